@@ -1,0 +1,5 @@
+//! What the model is shown: snapshots of runtime context, and the projection.
+
+mod snapshot;
+
+pub use snapshot::{LoadedSkill, Placement, RuntimeContextSnapshot};

@@ -1,0 +1,24 @@
+//! The runtime context of a chat-agent session.
+//!
+//! The map of the crate. Data flows one way: `js` (wasm only) calls `runtime`, `runtime` asks the pure rooms
+//! what to do and carries it out against `storage`. The pure rooms do no IO and read no clock.
+//!
+//! | room | subject |
+//! |---|---|
+//! | [`message`] | plain message data, and the small outline that the core keeps of each message |
+//! | [`prompt`] | system prompt sections, checkpoints of what changed, replay |
+//! | [`context`] | runtime-context snapshots, and the projection: what the model sees, with its source map |
+//! | [`skills`] | `SKILL.md` manifests, the catalogue, `$name` mentions, rendering |
+//! | [`permissions`] | presets and the `<permissions>` text |
+//! | [`error`] | the one error type |
+
+pub mod context;
+pub mod error;
+pub mod permissions;
+pub mod prompt;
+pub mod skills;
+
+#[cfg(target_family = "wasm")]
+pub mod js;
+
+pub use error::{Error, ErrorCode, Result};

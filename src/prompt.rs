@@ -1,0 +1,1 @@
+//! System prompt sections and their checkpoints.
