@@ -14,9 +14,11 @@
 
 pub mod context;
 pub mod error;
+pub mod message;
 pub mod permissions;
 pub mod prompt;
 pub mod skills;
+pub mod storage;
 
 #[cfg(target_family = "wasm")]
 pub mod js;

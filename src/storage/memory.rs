@@ -1,0 +1,1 @@
+//! Sessions in memory: for tests, for hosts without a database, and to compare others with.
