@@ -271,3 +271,8 @@ pub fn stopped<M: MessageData>(partial: &M, stop: StopKind, error: Option<&str>)
 fn text_block<M: MessageData>(text: M) -> M {
     M::object(vec![("type", M::string("text")), ("text", text)])
 }
+
+/// Estimated tokens of [`interrupted_result`].
+pub fn interrupted_tokens() -> u32 {
+    tokens(INTERRUPTED.len())
+}
