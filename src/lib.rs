@@ -18,6 +18,8 @@ pub mod permissions;
 pub mod prompt;
 pub mod skills;
 
+mod untyped;
+
 #[cfg(target_family = "wasm")]
 pub mod js;
 
