@@ -20,6 +20,8 @@ pub mod prompt;
 pub mod skills;
 pub mod storage;
 
+mod untyped;
+
 #[cfg(target_family = "wasm")]
 pub mod js;
 

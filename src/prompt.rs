@@ -1,17 +1,20 @@
-//! System prompt sections and their checkpoints.
+//! The system prompt: named sections, rendered in an order that is a function of their names alone, and
+//! checkpoints of what changed, from which the prompt of any stored message can be replayed.
+//!
+//! A section is *empty* when its content is blank (white space alone). Empty sections are left out everywhere:
+//! rendering skips them, a checkpoint records one as removed, and replaying does not bring it back.
 
-use std::collections::BTreeMap;
+mod checkpoint;
+mod instructions;
+mod neutralise;
+mod section;
+mod split;
 
-use serde::{Deserialize, Serialize};
-
-/// What changed in the system prompt when a prompt was dispatched.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Checkpoint {
-    /// Stored messages, the new user message included.
-    pub message_count: u32,
-    /// Milliseconds since the epoch.
-    pub timestamp: f64,
-    /// Changed sections; `null` for a removed one.
-    pub sections: BTreeMap<String, Option<String>>,
-}
+pub use checkpoint::{Checkpoint, diff_system_prompt, replay_system_prompt, system_prompt_at};
+pub use instructions::{InstructionFile, project_instructions_body};
+pub use neutralise::neutralise;
+pub use section::{
+    CWD, PERMISSIONS, PREAMBLE, PROJECT_INSTRUCTIONS, RUN_CONTEXT, SKILLS, Section, render_system_prompt,
+    validate_host_sections,
+};
+pub use split::split_system_prompt;
