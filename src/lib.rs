@@ -17,6 +17,7 @@ pub mod error;
 pub mod message;
 pub mod permissions;
 pub mod prompt;
+pub mod session;
 pub mod skills;
 pub mod storage;
 

@@ -62,7 +62,11 @@ pub fn divergence(
     events: &BTreeSet<DeclaredEvent>,
 ) -> Divergence {
     let Some(before) = before else {
-        return Divergence { class: DivergenceClass::None, index: -1, events: events.clone() };
+        return Divergence {
+            class: DivergenceClass::None,
+            index: -1,
+            events: events.clone(),
+        };
     };
     let (class, index) = if before.tools != now.tools {
         (DivergenceClass::Tools, -1)
@@ -74,7 +78,11 @@ pub fn divergence(
             None => (DivergenceClass::None, -1),
         }
     };
-    Divergence { class, index, events: events.clone() }
+    Divergence {
+        class,
+        index,
+        events: events.clone(),
+    }
 }
 
 fn first_difference(before: &Projection, now: &Projection) -> Option<i64> {
@@ -92,7 +100,10 @@ fn first_difference(before: &Projection, now: &Projection) -> Option<i64> {
 fn expansions(projection: &Projection) -> HashMap<MessageIndex, Vec<u32>> {
     let mut by_message: HashMap<MessageIndex, Vec<u32>> = HashMap::new();
     for expansion in &projection.skill_expansions {
-        by_message.entry(expansion.message_index).or_default().push(expansion.snapshot_index);
+        by_message
+            .entry(expansion.message_index)
+            .or_default()
+            .push(expansion.snapshot_index);
     }
     by_message
 }

@@ -148,7 +148,10 @@ pub fn project(
     }
     let anchors = Anchors::of(outlines, snapshots);
     let mut plan = Plan {
-        projection: Projection { history_message_count: count, ..Projection::default() },
+        projection: Projection {
+            history_message_count: count,
+            ..Projection::default()
+        },
         notices: anchors.missing.clone(),
     };
     if let Some(checkpoint) = compaction {
@@ -176,10 +179,12 @@ pub fn project(
                         None => plan.leave_out(MessageIndex(at), result),
                     }
                 }
-                plan.projection.sources.extend(open.into_iter().map(|call| Source::InterruptedToolResult {
-                    message_index: index,
-                    tool_call_id: call.id.clone(),
-                }));
+                plan.projection
+                    .sources
+                    .extend(open.into_iter().map(|call| Source::InterruptedToolResult {
+                        message_index: index,
+                        tool_call_id: call.id.clone(),
+                    }));
             }
             Role::User | Role::Other => {
                 plan.history(index);
@@ -198,7 +203,10 @@ struct Anchors {
 
 impl Anchors {
     fn of(outlines: &[MessageOutline], snapshots: &[RuntimeContextSnapshot]) -> Self {
-        let mut anchors = Self { by_message: HashMap::new(), missing: Vec::new() };
+        let mut anchors = Self {
+            by_message: HashMap::new(),
+            missing: Vec::new(),
+        };
         if snapshots.is_empty() {
             return anchors;
         }
@@ -214,7 +222,10 @@ impl Anchors {
                 None => anchors.missing.push(Notice {
                     code: NoticeCode::AnchorMissing,
                     message_index: None,
-                    detail: Some(format!("snapshot {at} belongs to user turn {}", snapshot.user_turn)),
+                    detail: Some(format!(
+                        "snapshot {at} belongs to user turn {}",
+                        snapshot.user_turn
+                    )),
                 }),
             }
         }
@@ -243,10 +254,14 @@ impl Plan {
     fn snapshots(&mut self, index: MessageIndex, own: Option<&Vec<u32>>, all: &[RuntimeContextSnapshot]) {
         let mut offset = 0;
         for &at in own.into_iter().flatten() {
-            let Some(snapshot) = all.get(at as usize) else { continue };
+            let Some(snapshot) = all.get(at as usize) else {
+                continue;
+            };
             match snapshot.placement {
                 Some(Placement::User) => {
-                    self.projection.skill_expansions.push(expansion(index, at, snapshot, offset));
+                    self.projection
+                        .skill_expansions
+                        .push(expansion(index, at, snapshot, offset));
                     offset += utf16_len(&snapshot.content) + utf16_len(SEPARATOR);
                 }
                 None => self.projection.sources.push(Source::RuntimeContext {
@@ -269,7 +284,12 @@ fn utf16_len(text: &str) -> u32 {
 
 fn skill_revisions(snapshot: &RuntimeContextSnapshot) -> Vec<SkillRevision> {
     let skills = snapshot.skills.iter().flatten();
-    skills.map(|skill| SkillRevision { id: skill.id.clone(), revision: skill.revision.clone() }).collect()
+    skills
+        .map(|skill| SkillRevision {
+            id: skill.id.clone(),
+            revision: skill.revision.clone(),
+        })
+        .collect()
 }
 
 fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, offset: u32) -> SkillExpansion {
@@ -304,13 +324,19 @@ pub fn materialise<M: MessageData>(
 ) -> Result<Vec<M>> {
     let stored = |index: MessageIndex| {
         body(index).ok_or_else(|| {
-            Error::new(crate::ErrorCode::NotFound, format!("message {} is not loaded; open the session again", index.0))
+            Error::new(
+                crate::ErrorCode::NotFound,
+                format!("message {} is not loaded; open the session again", index.0),
+            )
         })
     };
     let mut before: HashMap<MessageIndex, Vec<M>> = HashMap::new();
     for expansion in &projection.skill_expansions {
         if let Some(snapshot) = snapshots.get(expansion.snapshot_index as usize) {
-            before.entry(expansion.message_index).or_default().push(M::string(&snapshot.content));
+            before
+                .entry(expansion.message_index)
+                .or_default()
+                .push(M::string(&snapshot.content));
         }
     }
     projection
@@ -326,18 +352,34 @@ pub fn materialise<M: MessageData>(
             }
             Source::RuntimeContext { snapshot_index, .. } => {
                 let snapshot = snapshots.get(*snapshot_index as usize);
-                let (content, timestamp) = snapshot.map_or(("", 0.0), |it| (it.content.as_str(), it.timestamp));
+                let (content, timestamp) =
+                    snapshot.map_or(("", 0.0), |it| (it.content.as_str(), it.timestamp));
                 Ok(loop_dialect::user_message(M::string(content), timestamp))
             }
             Source::Compaction { .. } => {
-                let (summary, timestamp) = compaction.map_or(("", 0.0), |it| (it.summary.as_str(), it.timestamp));
-                Ok(loop_dialect::user_message(M::string(&prompt::neutralise(summary)), timestamp))
+                let (summary, timestamp) =
+                    compaction.map_or(("", 0.0), |it| (it.summary.as_str(), it.timestamp));
+                Ok(loop_dialect::user_message(
+                    M::string(&prompt::neutralise(summary)),
+                    timestamp,
+                ))
             }
-            Source::InterruptedToolResult { message_index, tool_call_id } => {
+            Source::InterruptedToolResult {
+                message_index,
+                tool_call_id,
+            } => {
                 let message = stored(*message_index)?;
-                let calls = outlines.get(message_index.offset()).map(|outline| outline.calls.as_slice());
-                let call = calls.unwrap_or_default().iter().find(|call| call.id == *tool_call_id);
-                let call = call.cloned().unwrap_or(Call { id: tool_call_id.clone(), name: String::new() });
+                let calls = outlines
+                    .get(message_index.offset())
+                    .map(|outline| outline.calls.as_slice());
+                let call = calls
+                    .unwrap_or_default()
+                    .iter()
+                    .find(|call| call.id == *tool_call_id);
+                let call = call.cloned().unwrap_or(Call {
+                    id: tool_call_id.clone(),
+                    name: String::new(),
+                });
                 Ok(loop_dialect::interrupted_result(&call, &message))
             }
         })

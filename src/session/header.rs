@@ -164,9 +164,13 @@ settings! {
 }
 
 fn read<T: DeserializeOwned + Default>(stored: &BTreeMap<String, Value>, name: &str) -> Result<T> {
-    let Some(value) = stored.get(name) else { return Ok(T::default()) };
+    let Some(value) = stored.get(name) else {
+        return Ok(T::default());
+    };
     serde_json::from_value(value.clone()).map_err(|cause| {
-        let text = format!("the stored setting `{name}` cannot be read: {cause}; export the session or repair the record");
+        let text = format!(
+            "the stored setting `{name}` cannot be read: {cause}; export the session or repair the record"
+        );
         Error::new(ErrorCode::StorageFailed, text).with("field", name)
     })
 }
@@ -205,7 +209,11 @@ impl Header {
 /// `invalid_argument` unless it matches `[A-Za-z0-9_-]{1,128}`.
 pub fn check_id(id: &str) -> Result<()> {
     let fits = (1..=128).contains(&id.len());
-    if fits && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
+    if fits
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    {
         return Ok(());
     }
     Err(Error::invalid("a session id must have 1 to 128 letters, digits, `_` or `-`").with("id", id))

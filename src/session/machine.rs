@@ -9,23 +9,25 @@ use std::{
 };
 
 use super::{
-    Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall, ToolDeclaration,
-    TurnEnd, TurnInput, header::check_id,
+    Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
+    ToolDeclaration, TurnEnd, TurnInput, header::check_id,
 };
 use crate::{
     Error, ErrorCode, Result,
     context::{
-        BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, Notice, Placement, Projection, RequestTrace,
-        RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
+        BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, Notice, Placement, Projection,
+        RequestTrace, RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
     },
     message::{Call, MessageData, MessageIndex, MessageOutline, Role, StopKind, loop_dialect, turn_count},
     permissions::{Preset, permissions_text},
     prompt::{
-        Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt, system_prompt_at,
-        validate_host_sections,
+        Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
+        system_prompt_at, validate_host_sections,
     },
     skills,
-    storage::{AppendedMessage, Commit, Counters, OUTLINES_PER_PACK, OutlinePack, SessionRecord, StoredSession},
+    storage::{
+        AppendedMessage, Commit, Counters, OUTLINES_PER_PACK, OutlinePack, SessionRecord, StoredSession,
+    },
 };
 
 /// When a change happened, and the name under which it is saved. Both come from the shell.
@@ -135,7 +137,12 @@ impl<M: MessageData> Machine<M> {
     ///
     /// # Errors
     /// `invalid_argument` for a bad id or bad sections.
-    pub fn create(options: &NewSession, id: String, surroundings: Surroundings<M>, stamp: &Stamp) -> Result<Self> {
+    pub fn create(
+        options: &NewSession,
+        id: String,
+        surroundings: Surroundings<M>,
+        stamp: &Stamp,
+    ) -> Result<Self> {
         check_id(&id)?;
         let header = Header::new(options)?;
         let cwd = options.cwd.clone().unwrap_or_default();
@@ -211,7 +218,10 @@ impl<M: MessageData> Machine<M> {
         if stored.outlines.len() <= 1_000 {
             return 0;
         }
-        stored.compactions.last().map_or(0, |compaction| compaction.first_kept_message_index.0)
+        stored
+            .compactions
+            .last()
+            .map_or(0, |compaction| compaction.first_kept_message_index.0)
     }
 
     // ---- who may do what -------------------------------------------------------------------------------------
@@ -222,10 +232,14 @@ impl<M: MessageData> Machine<M> {
     /// The first that applies: `disposed`, `session_busy`, `session_interrupted`, `pending_save`.
     pub fn begin_exclusive(&mut self, kind: Exclusive) -> Result<()> {
         if self.disposed {
-            return Err(Error::new(ErrorCode::Disposed, "the session was disposed; open it again with `openSession`"));
+            return Err(Error::new(
+                ErrorCode::Disposed,
+                "the session was disposed; open it again with `openSession`",
+            ));
         }
         if self.exclusive || self.turn.is_some() {
-            let text = "the session is busy with another turn or operation; wait for it to end or call `abort()`";
+            let text =
+                "the session is busy with another turn or operation; wait for it to end or call `abort()`";
             return Err(Error::new(ErrorCode::SessionBusy, text));
         }
         if kind == Exclusive::AtRest && self.header.open_turn.is_some() {
@@ -233,7 +247,9 @@ impl<M: MessageData> Machine<M> {
             return Err(Error::new(ErrorCode::SessionInterrupted, text));
         }
         if kind == Exclusive::Interrupted && self.header.open_turn.is_none() {
-            return Err(Error::invalid("this session has no interrupted turn; there is nothing to abandon"));
+            return Err(Error::invalid(
+                "this session has no interrupted turn; there is nothing to abandon",
+            ));
         }
         if kind != Exclusive::Flush && self.save_error.is_some() {
             let text = "a save of this session is pending; call `flush()` first";
@@ -259,7 +275,10 @@ impl<M: MessageData> Machine<M> {
     /// `disposed`.
     pub fn check_live(&self) -> Result<()> {
         if self.disposed {
-            return Err(Error::new(ErrorCode::Disposed, "the session was disposed; open it again with `openSession`"));
+            return Err(Error::new(
+                ErrorCode::Disposed,
+                "the session was disposed; open it again with `openSession`",
+            ));
         }
         Ok(())
     }
@@ -285,7 +304,12 @@ impl<M: MessageData> Machine<M> {
         let sections = self.sections()?;
         self.turn = Some(Turn {
             system_prompt: render_system_prompt(&sections)?,
-            prepared: Some(Prepared { message: input.message, outline, snapshot, sections }),
+            prepared: Some(Prepared {
+                message: input.message,
+                outline,
+                snapshot,
+                sections,
+            }),
             notices: input.notices,
             built: None,
             partial: None,
@@ -296,15 +320,24 @@ impl<M: MessageData> Machine<M> {
 
     /// The sections of the system prompt, as they stand.
     fn sections(&self) -> Result<Vec<Section>> {
-        let section = |name: &str, content: String| Section { name: name.to_owned(), content };
+        let section = |name: &str, content: String| Section {
+            name: name.to_owned(),
+            content,
+        };
         let mut sections = vec![section("preamble", self.header.system_prompt.clone())];
-        sections
-            .push(section("project_instructions", project_instructions_body(&self.header.project_instructions)));
+        sections.push(section(
+            "project_instructions",
+            project_instructions_body(&self.header.project_instructions),
+        ));
         sections.extend(self.header.sections.iter().cloned());
         if !self.cwd.is_empty() {
             sections.push(section("cwd", format!("Current working directory: {}", self.cwd)));
         }
-        let text = permissions_text(self.header.permission_preset, &self.cwd, self.shows_legacy_context()?);
+        let text = permissions_text(
+            self.header.permission_preset,
+            &self.cwd,
+            self.shows_legacy_context()?,
+        );
         sections.push(section("permissions", text));
         Ok(sections)
     }
@@ -314,7 +347,10 @@ impl<M: MessageData> Machine<M> {
             return Ok(false);
         }
         let (plan, _) = project(&self.outlines, &self.snapshots, self.compactions.last())?;
-        Ok(plan.sources.iter().any(|source| matches!(source, Source::RuntimeContext { .. })))
+        Ok(plan
+            .sources
+            .iter()
+            .any(|source| matches!(source, Source::RuntimeContext { .. })))
     }
 
     /// What to send to the model now. Asking again before [`Machine::dispatched`] gives the same.
@@ -322,11 +358,16 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` outside a turn and while calls are open.
     pub fn request(&mut self) -> Result<(ModelRequest<M>, RequestReport)> {
-        let Some(mut turn) = self.turn.take() else { return Err(no_turn()) };
+        let Some(mut turn) = self.turn.take() else {
+            return Err(no_turn());
+        };
         let open = self.open_calls();
         let result = if turn.prepared.is_none() && !open.is_empty() {
             let ids: Vec<&str> = open.iter().map(|call| call.id.as_str()).collect();
-            Err(Error::invalid(format!("tool calls are open: `{}`; append their results first", ids.join("`, `"))))
+            Err(Error::invalid(format!(
+                "tool calls are open: `{}`; append their results first",
+                ids.join("`, `")
+            )))
         } else {
             self.build_request(&mut turn)
         };
@@ -336,7 +377,9 @@ impl<M: MessageData> Machine<M> {
 
     /// Builds the request of a turn, the user message that is not yet kept included.
     fn build_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
-        let Some(prepared) = &turn.prepared else { return self.build_stored_request(turn) };
+        let Some(prepared) = &turn.prepared else {
+            return self.build_stored_request(turn);
+        };
         let snapshot = prepared.snapshot.clone();
         let has_snapshot = snapshot.is_some();
         self.bodies.push(prepared.message.clone());
@@ -354,8 +397,13 @@ impl<M: MessageData> Machine<M> {
     fn build_stored_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
         let compaction = self.compactions.last();
         let (projection, mut notices) = project(&self.outlines, &self.snapshots, compaction)?;
-        let messages =
-            materialise(&projection, |index| self.body(index), &self.outlines, &self.snapshots, compaction)?;
+        let messages = materialise(
+            &projection,
+            |index| self.body(index),
+            &self.outlines,
+            &self.snapshots,
+            compaction,
+        )?;
         notices.extend(turn.notices.iter().cloned());
         let (tokens, parts) = self.measure(&projection, &turn.system_prompt, compaction);
         let model = self.header.model.as_ref();
@@ -379,7 +427,16 @@ impl<M: MessageData> Machine<M> {
         };
         turn.built = Some(trace);
         self.budget = Some(budget);
-        Ok((request, RequestReport { projection, budget, divergence, tokens, notices }))
+        Ok((
+            request,
+            RequestReport {
+                projection,
+                budget,
+                divergence,
+                tokens,
+                notices,
+            },
+        ))
     }
 
     /// Estimated tokens per source, and by part.
@@ -391,17 +448,30 @@ impl<M: MessageData> Machine<M> {
     ) -> (Vec<u32>, BudgetParts) {
         let mut parts = BudgetParts {
             system_prompt: text_tokens(system_prompt),
-            tools: self.surroundings.tools.iter().map(|tool| text_tokens(&tool.json)).sum(),
+            tools: self
+                .surroundings
+                .tools
+                .iter()
+                .map(|tool| text_tokens(&tool.json))
+                .sum(),
             ..BudgetParts::default()
         };
-        let snapshot_tokens = |at: u32| self.snapshots.get(at as usize).map_or(0, |it| text_tokens(&it.content));
+        let snapshot_tokens = |at: u32| {
+            self.snapshots
+                .get(at as usize)
+                .map_or(0, |it| text_tokens(&it.content))
+        };
         let mut skill_tokens: BTreeMap<MessageIndex, u32> = BTreeMap::new();
         for expansion in &projection.skill_expansions {
-            *skill_tokens.entry(expansion.message_index).or_default() += snapshot_tokens(expansion.snapshot_index);
+            *skill_tokens.entry(expansion.message_index).or_default() +=
+                snapshot_tokens(expansion.snapshot_index);
         }
         let tokens = projection.sources.iter().map(|source| match source {
             Source::History { message_index } => {
-                let own = self.outlines.get(message_index.offset()).map_or(0, |outline| outline.tokens);
+                let own = self
+                    .outlines
+                    .get(message_index.offset())
+                    .map_or(0, |outline| outline.tokens);
                 let skills = skill_tokens.get(message_index).copied().unwrap_or(0);
                 parts.messages = parts.messages.saturating_add(own);
                 parts.skills = parts.skills.saturating_add(skills);
@@ -432,12 +502,16 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` outside a turn and before [`Machine::request`].
     pub fn dispatched(&mut self, stamp: &Stamp) -> Result<()> {
-        let Some(turn) = &mut self.turn else { return Err(no_turn()) };
+        let Some(turn) = &mut self.turn else {
+            return Err(no_turn());
+        };
         let Some(trace) = turn.built.take() else {
             if turn.prepared.is_none() {
                 return Ok(());
             }
-            return Err(Error::invalid("nothing was requested yet; call `request()` before `dispatched()`"));
+            return Err(Error::invalid(
+                "nothing was requested yet; call `request()` before `dispatched()`",
+            ));
         };
         let prepared = turn.prepared.take();
         if let Some(prepared) = prepared {
@@ -446,7 +520,10 @@ impl<M: MessageData> Machine<M> {
             self.checkpoints =
                 diff_system_prompt(&self.checkpoints, &prepared.sections, message_count, stamp.now)?;
             self.snapshots
-                .extend(prepared.snapshot.map(|snapshot| RuntimeContextSnapshot { timestamp: stamp.now, ..snapshot }));
+                .extend(prepared.snapshot.map(|snapshot| RuntimeContextSnapshot {
+                    timestamp: stamp.now,
+                    ..snapshot
+                }));
             self.bodies.push(prepared.message);
             self.outlines.push(prepared.outline);
             self.commit_conversation(&base, vec![Setting::OpenTurn(Some(base.messages))], stamp);
@@ -463,7 +540,9 @@ impl<M: MessageData> Machine<M> {
     pub fn update(&mut self, partial: Incoming<M>) -> Result<()> {
         let outline = loop_dialect::outline(&partial.body, false)?;
         if outline.role != Role::Assistant {
-            return Err(Error::invalid("a partial answer must be a message with the role `assistant`"));
+            return Err(Error::invalid(
+                "a partial answer must be a message with the role `assistant`",
+            ));
         }
         self.running_turn()?.partial = Some(partial);
         Ok(())
@@ -509,7 +588,11 @@ impl<M: MessageData> Machine<M> {
 
     /// A result without an error means that the tool ran. It may only have run if the call was allowed.
     fn check_allowed(&self, call: &Call, outline: &MessageOutline) -> Result<()> {
-        let allowed = self.surroundings.tools.iter().any(|tool| tool.name == call.name && tool.access_none);
+        let allowed = self
+            .surroundings
+            .tools
+            .iter()
+            .any(|tool| tool.name == call.name && tool.access_none);
         if !self.surroundings.strict || outline.is_error || allowed {
             return Ok(());
         }
@@ -531,10 +614,20 @@ impl<M: MessageData> Machine<M> {
             return Next::RunTools(open);
         }
         match self.outlines.last() {
-            Some(MessageOutline { role: Role::Assistant, stop, .. }) => match stop {
+            Some(MessageOutline {
+                role: Role::Assistant,
+                stop,
+                ..
+            }) => match stop {
                 Some(StopKind::Error) => {
-                    let text = self.bodies.last().and_then(|body| body.field_text("errorMessage"));
-                    Next::Settle(Outcome::Error, Some(text.unwrap_or_else(|| "the model failed".to_owned())))
+                    let text = self
+                        .bodies
+                        .last()
+                        .and_then(|body| body.field_text("errorMessage"));
+                    Next::Settle(
+                        Outcome::Error,
+                        Some(text.unwrap_or_else(|| "the model failed".to_owned())),
+                    )
                 }
                 Some(StopKind::Aborted) => Next::Settle(Outcome::Cancelled, None),
                 None => Next::Settle(Outcome::Success, None),
@@ -548,8 +641,15 @@ impl<M: MessageData> Machine<M> {
     ///
     /// # Errors
     /// `invalid_argument` outside a turn.
-    pub fn settle(&mut self, outcome: Outcome, error: Option<String>, stamp: &Stamp) -> Result<(TurnEnd, Vec<Degraded>)> {
-        let Some(turn) = &mut self.turn else { return Err(no_turn()) };
+    pub fn settle(
+        &mut self,
+        outcome: Outcome,
+        error: Option<String>,
+        stamp: &Stamp,
+    ) -> Result<(TurnEnd, Vec<Degraded>)> {
+        let Some(turn) = &mut self.turn else {
+            return Err(no_turn());
+        };
         let end = TurnEnd { outcome, error };
         if turn.prepared.is_some() {
             self.turn = None;
@@ -566,7 +666,13 @@ impl<M: MessageData> Machine<M> {
         if let (Some(partial), Some(stop)) = (partial, stop) {
             let body = loop_dialect::stopped(&partial.body, stop, end.error.as_deref());
             let outline = loop_dialect::outline(&body, false)?;
-            batch.push(Incoming { body, degraded: partial.degraded }, outline);
+            batch.push(
+                Incoming {
+                    body,
+                    degraded: partial.degraded,
+                },
+                outline,
+            );
         }
         self.keep(batch.staged, self.end_settings(&end), stamp);
         let degraded = self.turn.take().map(|turn| turn.degraded).unwrap_or_default();
@@ -579,9 +685,14 @@ impl<M: MessageData> Machine<M> {
     /// `invalid_argument` where no turn was cut off.
     pub fn abandon(&mut self, stamp: &Stamp) -> Result<TurnEnd> {
         if self.interrupted().is_none() {
-            return Err(Error::invalid("this session has no interrupted turn; there is nothing to abandon"));
+            return Err(Error::invalid(
+                "this session has no interrupted turn; there is nothing to abandon",
+            ));
         }
-        let end = TurnEnd { outcome: Outcome::Cancelled, error: None };
+        let end = TurnEnd {
+            outcome: Outcome::Cancelled,
+            error: None,
+        };
         let mut batch = Batch::after(self);
         batch.answer_open_calls();
         self.keep(batch.staged, self.end_settings(&end), stamp);
@@ -599,16 +710,18 @@ impl<M: MessageData> Machine<M> {
     fn running_turn(&mut self) -> Result<&mut Turn<M>> {
         match &mut self.turn {
             None => Err(no_turn()),
-            Some(turn) if turn.prepared.is_some() => {
-                Err(Error::invalid("the turn was not dispatched yet; call `dispatched()` first"))
-            }
+            Some(turn) if turn.prepared.is_some() => Err(Error::invalid(
+                "the turn was not dispatched yet; call `dispatched()` first",
+            )),
             Some(turn) => Ok(turn),
         }
     }
 
     /// Calls of the last assistant message that have no result. Those of a message that failed are not open.
     fn open_calls(&self) -> Vec<Call> {
-        let Some((message, answered)) = self.last_calls() else { return Vec::new() };
+        let Some((message, answered)) = self.last_calls() else {
+            return Vec::new();
+        };
         let mut open = message.calls.clone();
         for id in answered {
             if let Some(at) = open.iter().position(|call| call.id == *id) {
@@ -620,24 +733,43 @@ impl<M: MessageData> Machine<M> {
 
     /// The assistant message that the conversation ends in, results aside, and the ids that these answer.
     fn last_calls(&self) -> Option<(&MessageOutline, Vec<&String>)> {
-        let results = self.outlines.iter().rev().take_while(|outline| outline.role == Role::ToolResult);
+        let results = self
+            .outlines
+            .iter()
+            .rev()
+            .take_while(|outline| outline.role == Role::ToolResult);
         let answered: Vec<&String> = results.flat_map(|outline| outline.answers.iter()).collect();
-        let message = self.outlines.iter().rev().find(|outline| outline.role != Role::ToolResult)?;
+        let message = self
+            .outlines
+            .iter()
+            .rev()
+            .find(|outline| outline.role != Role::ToolResult)?;
         (message.role == Role::Assistant && message.is_projected()).then_some((message, answered))
     }
 
     /// The body of the message that holds the open calls.
     fn call_message(&self) -> Option<M> {
-        let back = self.outlines.iter().rev().take_while(|outline| outline.role == Role::ToolResult).count();
+        let back = self
+            .outlines
+            .iter()
+            .rev()
+            .take_while(|outline| outline.role == Role::ToolResult)
+            .count();
         self.bodies.iter().rev().nth(back).cloned()
     }
 
     /// The open calls with their arguments.
     pub fn open_tool_calls(&self) -> Vec<ToolCall<M>> {
-        let Some(message) = self.call_message() else { return Vec::new() };
+        let Some(message) = self.call_message() else {
+            return Vec::new();
+        };
         let call = |call: Call| {
             let arguments = loop_dialect::call_arguments(&message, &call.id);
-            ToolCall { arguments: arguments.unwrap_or_else(|| M::object(Vec::new())), id: call.id, name: call.name }
+            ToolCall {
+                arguments: arguments.unwrap_or_else(|| M::object(Vec::new())),
+                id: call.id,
+                name: call.name,
+            }
         };
         self.open_calls().into_iter().map(call).collect()
     }
@@ -652,7 +784,10 @@ impl<M: MessageData> Machine<M> {
         if self.header.permission_preset != preset {
             self.events.insert(DeclaredEvent::Preset);
         }
-        self.commit_settings(vec![Setting::PermissionPreset(preset), Setting::PresetChosen(true)], stamp);
+        self.commit_settings(
+            vec![Setting::PermissionPreset(preset), Setting::PresetChosen(true)],
+            stamp,
+        );
     }
 
     /// Another model, preamble or host sections; what is `None` stays.
@@ -752,9 +887,11 @@ impl<M: MessageData> Machine<M> {
                 if outline.role == Role::Assistant {
                     turn.partial = None;
                 }
-                turn.degraded.extend(
-                    message.degraded.into_iter().map(|path| Degraded { message_index: MessageIndex(at), path }),
-                );
+                turn.degraded
+                    .extend(message.degraded.into_iter().map(|path| Degraded {
+                        message_index: MessageIndex(at),
+                        path,
+                    }));
             }
             self.bodies.push(message.body);
             self.outlines.push(outline);
@@ -790,15 +927,26 @@ impl<M: MessageData> Machine<M> {
         self.counters.conversation += 1;
         let loaded = base.messages.saturating_sub(self.loaded_from) as usize;
         let new = self.bodies.iter().skip(loaded).zip(base.messages..);
-        commit.messages =
-            new.map(|(body, at)| AppendedMessage { index: MessageIndex(at), body: body.clone() }).collect();
+        commit.messages = new
+            .map(|(body, at)| AppendedMessage {
+                index: MessageIndex(at),
+                body: body.clone(),
+            })
+            .collect();
         if !commit.messages.is_empty() {
             let pack_size = OUTLINES_PER_PACK as usize;
             let first = base.messages / OUTLINES_PER_PACK;
-            let tail = self.outlines.get(first as usize * pack_size..).unwrap_or_default();
+            let tail = self
+                .outlines
+                .get(first as usize * pack_size..)
+                .unwrap_or_default();
             let packs = tail.chunks(pack_size).zip(first..);
-            commit.outline_packs =
-                packs.map(|(outlines, pack)| OutlinePack { pack, outlines: outlines.to_vec() }).collect();
+            commit.outline_packs = packs
+                .map(|(outlines, pack)| OutlinePack {
+                    pack,
+                    outlines: outlines.to_vec(),
+                })
+                .collect();
         }
         commit.snapshots = numbered_from(&self.snapshots, base.snapshots);
         commit.checkpoints = numbered_from(&self.checkpoints, base.checkpoints);
@@ -893,7 +1041,10 @@ impl<M: MessageData> Machine<M> {
     /// `invalid_argument` where there is no such message.
     pub fn system_prompt_at(&self, index: u32) -> Result<String> {
         if index >= self.message_count() {
-            let text = format!("there is no message {index}; the conversation has {}", self.message_count());
+            let text = format!(
+                "there is no message {index}; the conversation has {}",
+                self.message_count()
+            );
             return Err(Error::invalid(text));
         }
         system_prompt_at(&self.checkpoints, index)
@@ -921,15 +1072,22 @@ impl<M: MessageData> Machine<M> {
 
     /// The turn that a restart cut off.
     pub fn interrupted(&self) -> Option<Interrupted<M>> {
-        (self.turn.is_none() && self.header.open_turn.is_some())
-            .then(|| Interrupted { unanswered: self.open_tool_calls() })
+        (self.turn.is_none() && self.header.open_turn.is_some()).then(|| Interrupted {
+            unanswered: self.open_tool_calls(),
+        })
     }
 
     /// The typed text of each loaded actual user message, oldest first, text blocks joined by a line break.
     pub fn title_inputs(&self) -> Vec<M> {
-        let loaded = self.outlines.iter().skip(self.loaded_from as usize).zip(&self.bodies);
+        let loaded = self
+            .outlines
+            .iter()
+            .skip(self.loaded_from as usize)
+            .zip(&self.bodies);
         let typed = loaded.filter(|(outline, _)| outline.user_turn);
-        typed.map(|(_, body)| M::joined(&loop_dialect::texts(body), "\n")).collect()
+        typed
+            .map(|(_, body)| M::joined(&loop_dialect::texts(body), "\n"))
+            .collect()
     }
 }
 
@@ -954,12 +1112,20 @@ struct Batch<M> {
 
 impl<M: MessageData> Batch<M> {
     fn after(machine: &Machine<M>) -> Self {
-        Self { staged: Vec::new(), open: machine.open_calls(), call_message: machine.call_message() }
+        Self {
+            staged: Vec::new(),
+            open: machine.open_calls(),
+            call_message: machine.call_message(),
+        }
     }
 
     fn push(&mut self, message: Incoming<M>, outline: MessageOutline) {
         if outline.role == Role::Assistant {
-            self.open = if outline.is_projected() { outline.calls.clone() } else { Vec::new() };
+            self.open = if outline.is_projected() {
+                outline.calls.clone()
+            } else {
+                Vec::new()
+            };
             self.call_message = Some(message.body.clone());
         }
         self.staged.push((message, outline));
@@ -971,11 +1137,19 @@ impl<M: MessageData> Batch<M> {
     }
 
     fn answer_open_calls(&mut self) {
-        let Some(message) = self.call_message.clone() else { return };
+        let Some(message) = self.call_message.clone() else {
+            return;
+        };
         for call in std::mem::take(&mut self.open) {
             let body = loop_dialect::interrupted_result(&call, &message);
             if let Ok(outline) = loop_dialect::outline(&body, false) {
-                self.staged.push((Incoming { body, degraded: Vec::new() }, outline));
+                self.staged.push((
+                    Incoming {
+                        body,
+                        degraded: Vec::new(),
+                    },
+                    outline,
+                ));
             }
         }
     }
