@@ -1,8 +1,10 @@
 //! Where sessions are kept: three small traits, so that one object per session is possible, and the values that
 //! cross them. A commit is all or nothing, and costs what is new.
 
+pub mod apply;
 #[cfg(target_family = "wasm")]
 pub mod indexed_db;
+pub mod keys;
 pub mod memory;
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, rc::Rc};
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Result,
+    Error, ErrorCode, Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
@@ -189,4 +191,40 @@ pub trait Storage<M> {
     fn directory(&self) -> Rc<dyn DirectoryStorage>;
     /// Ends the connection. Later calls fail with `disposed`.
     fn close(&self);
+}
+
+/// A record of a list that belongs to a session: a snapshot, a checkpoint, a compaction.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Positioned<'a, T> {
+    session_id: &'a str,
+    position: u32,
+    #[serde(flatten)]
+    record: &'a T,
+}
+
+fn closed() -> Error {
+    Error::new(ErrorCode::Disposed, "the storage is closed; open a new runtime")
+}
+
+fn damaged(session: &str, what: &str) -> Error {
+    Error::new(
+        ErrorCode::StorageFailed,
+        format!("stored session `{session}` is damaged: {what}"),
+    )
+}
+
+fn taken(store: &str, position: u32) -> Error {
+    let message = format!("position {position} of `{store}` is taken; nothing was saved");
+    Error::new(ErrorCode::StorageFailed, message)
+}
+
+fn known_store(store: &str) -> Result<()> {
+    if keys::SHARED.contains(&store) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "there is no store `{store}`; use one of {}",
+        keys::SHARED.join(", ")
+    )))
 }
