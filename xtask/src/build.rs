@@ -1,0 +1,5 @@
+//! Crate to `pkg/`.
+use anyhow::Result;
+pub fn command() -> Result<()> {
+    Ok(())
+}

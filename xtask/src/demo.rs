@@ -1,0 +1,5 @@
+//! The demo site.
+use anyhow::Result;
+pub fn command(_: &[String]) -> Result<()> {
+    Ok(())
+}
