@@ -18,7 +18,10 @@ use std::{
 use crate::{
     Error, ErrorCode, Result,
     message::MessageData,
-    session::{Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings, ToolCall, ToolDeclaration},
+    session::{
+        Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings, ToolCall,
+        ToolDeclaration,
+    },
     skills::{Catalog, SkillEntry},
     storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
 };
@@ -57,7 +60,11 @@ pub trait Model<M> {
 /// A host's tools. Errors are their own texts, shown to the model as failed results.
 pub trait Tools<M> {
     /// Runs one call.
-    fn run(&self, call: ToolCall<M>, abort: Signal) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
+    fn run(
+        &self,
+        call: ToolCall<M>,
+        abort: Signal,
+    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
 }
 
 /// What a runtime is made of.
@@ -78,7 +85,9 @@ pub struct Parts<M> {
 
 impl<M> fmt::Debug for Parts<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("strict", &self.strict).finish_non_exhaustive()
+        f.debug_struct("Parts")
+            .field("strict", &self.strict)
+            .finish_non_exhaustive()
     }
 }
 
@@ -116,7 +125,9 @@ pub struct Runtime<M> {
 
 impl<M> fmt::Debug for Runtime<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime").field("parts", &self.parts).finish_non_exhaustive()
+        f.debug_struct("Runtime")
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -135,9 +146,12 @@ impl<M: MessageData + 'static> Runtime<M> {
                 let text = format!("the stored skill `{key}` cannot be read: {cause}");
                 Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
             })?;
-            catalog.add(&skill.content, &skill.location, &skill.scope)?;
+            catalog.add(SkillEntry::new(&skill.scope, &skill.location, &skill.content)?);
         }
-        let surroundings = Surroundings { tools: parts.declarations.clone().into(), strict: parts.strict };
+        let surroundings = Surroundings {
+            tools: parts.declarations.clone().into(),
+            strict: parts.strict,
+        };
         Ok(Rc::new(Self {
             parts,
             surroundings,
@@ -155,7 +169,10 @@ impl<M: MessageData + 'static> Runtime<M> {
 
     fn check_open(&self) -> Result<()> {
         if self.closed.get() {
-            return Err(Error::new(ErrorCode::Disposed, "the runtime was closed; open another with `Runtime.open`"));
+            return Err(Error::new(
+                ErrorCode::Disposed,
+                "the runtime was closed; open another with `Runtime.open`",
+            ));
         }
         Ok(())
     }
@@ -170,13 +187,16 @@ impl<M: MessageData + 'static> Runtime<M> {
         let machine = Machine::create(&options, id.clone(), self.surroundings.clone(), &self.stamp())?;
         let session = Session::new(self, machine);
         session.save().await.map_err(|error| match error.code() {
-            ErrorCode::Conflict => {
-                Error::new(ErrorCode::Conflict, format!("a session with the id `{id}` exists; open it or choose another id"))
-                    .with("id", id.clone())
-            }
+            ErrorCode::Conflict => Error::new(
+                ErrorCode::Conflict,
+                format!("a session with the id `{id}` exists; open it or choose another id"),
+            )
+            .with("id", id.clone()),
             _ => error,
         })?;
-        self.sessions.borrow_mut().insert(id.clone(), Rc::downgrade(&session));
+        self.sessions
+            .borrow_mut()
+            .insert(id.clone(), Rc::downgrade(&session));
         self.listeners.emit(&RuntimeEvent::SessionCreated(id));
         Ok(session)
     }
@@ -191,7 +211,9 @@ impl<M: MessageData + 'static> Runtime<M> {
             return Ok(open);
         }
         let storage = self.parts.storage.session(id);
-        let Some(stored) = storage.load().await? else { return Err(not_found(id)) };
+        let Some(stored) = storage.load().await? else {
+            return Err(not_found(id));
+        };
         let first = Machine::<M>::first_to_load(&stored);
         let count = stored.record.message_count;
         let bodies = storage.read_messages(first, count).await?;
@@ -202,7 +224,9 @@ impl<M: MessageData + 'static> Runtime<M> {
         }
         let machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
         let session = Session::new(self, machine);
-        self.sessions.borrow_mut().insert(id.to_owned(), Rc::downgrade(&session));
+        self.sessions
+            .borrow_mut()
+            .insert(id.to_owned(), Rc::downgrade(&session));
         Ok(session)
     }
 
@@ -216,10 +240,20 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// # Errors
     /// Those of the storage.
     pub async fn continue_recent(self: &Rc<Self>, cwd: Option<String>) -> Result<Rc<Session<M>>> {
-        let filter = ListFilter { cwd: cwd.clone(), limit: 1, before: None };
+        let filter = ListFilter {
+            cwd: cwd.clone(),
+            limit: 1,
+            before: None,
+        };
         match self.list_sessions(filter).await?.first() {
             Some(record) => self.open_session(&record.id).await,
-            None => self.create_session(NewSession { cwd, ..NewSession::default() }).await,
+            None => {
+                self.create_session(NewSession {
+                    cwd,
+                    ..NewSession::default()
+                })
+                .await
+            }
         }
     }
 
@@ -256,13 +290,20 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// `skill_invalid` where the file is no skill, and those of the storage.
     pub async fn add_skill(&self, content: &str, location: &str, scope: &str) -> Result<SkillEntry> {
         self.check_open()?;
-        let mut trial = Catalog::default();
-        let entry = trial.add(content, location, scope)?;
-        let skill =
-            StoredSkill { scope: scope.to_owned(), location: location.to_owned(), content: content.to_owned() };
+        let entry = SkillEntry::new(scope, location, content)?;
+        entry.require_usable()?;
+        let skill = StoredSkill {
+            scope: scope.to_owned(),
+            location: location.to_owned(),
+            content: content.to_owned(),
+        };
         let value = serde_json::to_value(skill).unwrap_or_default();
-        self.parts.storage.shared().write(SKILLS, vec![(entry.id.clone(), Some(value))]).await?;
-        self.catalog.borrow_mut().add(content, location, scope)?;
+        self.parts
+            .storage
+            .shared()
+            .write(SKILLS, vec![(entry.id.clone(), Some(value))])
+            .await?;
+        self.catalog.borrow_mut().add(entry.clone());
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(entry)
     }
@@ -276,7 +317,11 @@ impl<M: MessageData + 'static> Runtime<M> {
         if self.catalog.borrow().get(id).is_none() {
             return Err(Error::new(ErrorCode::NotFound, format!("there is no skill `{id}`")).with("id", id));
         }
-        self.parts.storage.shared().write(SKILLS, vec![(id.to_owned(), None)]).await?;
+        self.parts
+            .storage
+            .shared()
+            .write(SKILLS, vec![(id.to_owned(), None)])
+            .await?;
         self.catalog.borrow_mut().remove(id);
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(())
@@ -284,7 +329,7 @@ impl<M: MessageData + 'static> Runtime<M> {
 
     /// The skills to choose from, in catalogue order.
     pub fn skills(&self) -> Vec<SkillEntry> {
-        self.catalog.borrow().list().into_iter().cloned().collect()
+        self.catalog.borrow().list().to_vec()
     }
 
     /// Takes events until the returned number is given to [`Runtime::unsubscribe`].
@@ -305,7 +350,12 @@ impl<M: MessageData + 'static> Runtime<M> {
         if self.closed.get() {
             return Ok(());
         }
-        let open: Vec<_> = self.sessions.borrow().values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = self
+            .sessions
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         for session in &open {
             session.check_disposable()?;
         }
@@ -318,12 +368,19 @@ impl<M: MessageData + 'static> Runtime<M> {
     }
 
     fn stamp(&self) -> crate::session::Stamp {
-        crate::session::Stamp { now: self.parts.world.now(), operation_id: self.parts.world.new_id() }
+        crate::session::Stamp {
+            now: self.parts.world.now(),
+            operation_id: self.parts.world.new_id(),
+        }
     }
 }
 
 fn not_found(id: &str) -> Error {
-    Error::new(ErrorCode::NotFound, format!("there is no session `{id}`; list them with `listSessions`")).with("id", id)
+    Error::new(
+        ErrorCode::NotFound,
+        format!("there is no session `{id}`; list them with `listSessions`"),
+    )
+    .with("id", id)
 }
 
 /// Who is told of events, in the order of subscription.
@@ -335,7 +392,11 @@ struct Listeners<E> {
 
 impl<E> Default for Listeners<E> {
     fn default() -> Self {
-        Self { next: Cell::new(0), all: RefCell::default(), errors: RefCell::default() }
+        Self {
+            next: Cell::new(0),
+            all: RefCell::default(),
+            errors: RefCell::default(),
+        }
     }
 }
 
@@ -356,7 +417,12 @@ impl<E> Listeners<E> {
 
     fn emit(&self, event: &E) {
         // Copied first: a listener may subscribe, unsubscribe and call anything.
-        let all: Vec<Listener<E>> = self.all.borrow().iter().map(|(_, listener)| listener.clone()).collect();
+        let all: Vec<Listener<E>> = self
+            .all
+            .borrow()
+            .iter()
+            .map(|(_, listener)| listener.clone())
+            .collect();
         for listener in all {
             if let Err(text) = listener(event) {
                 let mut errors = self.errors.borrow_mut();

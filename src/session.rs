@@ -5,5 +5,5 @@ mod machine;
 mod turn;
 
 pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting};
-pub use machine::{Interrupted, Machine};
+pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Stamp, Surroundings};
 pub use turn::{ModelRequest, Next, RequestReport, ToolCall, ToolDeclaration, TurnEnd, TurnInput};

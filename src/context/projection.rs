@@ -12,7 +12,8 @@ use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
 use crate::{
     Error, Result,
     message::{Call, MessageData, MessageIndex, MessageOutline, Role, UserTurn, loop_dialect},
-    prompt, skills,
+    prompt,
+    skills::{self, Span},
 };
 
 /// A skill in exactly one revision.
@@ -293,17 +294,27 @@ fn skill_revisions(snapshot: &RuntimeContextSnapshot) -> Vec<SkillRevision> {
 }
 
 fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, offset: u32) -> SkillExpansion {
-    let spans = skills::spans_in(snapshot);
-    let skills = snapshot.skills.iter().flatten().zip(spans);
+    let all = snapshot.skills.as_deref().unwrap_or_default();
+    let spans = skills::skill_spans(&snapshot.content, all);
+    // A block that cannot be found in a content of foreign make has the whole content as its span.
+    let whole = Span {
+        start: 0,
+        end: utf16_len(&snapshot.content) as usize,
+    };
+    let skills = all
+        .iter()
+        .zip(spans.into_iter().map(|span| span.unwrap_or(whole)));
     SkillExpansion {
         message_index: index,
         snapshot_index: at,
         skills: skills
-            .map(|(skill, (start, end))| SkillSpan {
+            .map(|(skill, span)| SkillSpan {
                 id: skill.id.clone(),
                 revision: skill.revision.clone(),
-                start: start + offset,
-                end: end + offset,
+                start: u32::try_from(span.start)
+                    .unwrap_or(u32::MAX)
+                    .saturating_add(offset),
+                end: u32::try_from(span.end).unwrap_or(u32::MAX).saturating_add(offset),
             })
             .collect(),
     }

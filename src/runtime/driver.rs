@@ -1,10 +1,6 @@
 //! `prompt`: a turn that is driven by us. The machine says what comes next; this carries it out.
 
-use std::{
-    future::{Future, poll_fn},
-    rc::Rc,
-    task::Poll,
-};
+use std::{future::poll_fn, rc::Rc, task::Poll};
 
 use super::{
     Model, PromptOptions, Session, Signal, TurnReport,
@@ -27,7 +23,9 @@ impl<M: MessageData + 'static> Session<M> {
     pub async fn prompt(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<TurnReport> {
         let _exclusive = self.exclusive(Exclusive::AtRest)?;
         let Some(model) = self.runtime.parts.model.clone() else {
-            return Err(Error::invalid("`prompt` needs a model; open the runtime with `model`, or use `begin`"));
+            return Err(Error::invalid(
+                "`prompt` needs a model; open the runtime with `model`, or use `begin`",
+            ));
         };
         if options.abort.has_fired() {
             return Err(aborted());
@@ -37,7 +35,10 @@ impl<M: MessageData + 'static> Session<M> {
         match options.abort.unless_fired(model.check(reference)).await {
             None => return Err(aborted()),
             Some(Err(text)) => {
-                return Err(Error::new(ErrorCode::ModelFailed, format!("the model is not ready: {text}")));
+                return Err(Error::new(
+                    ErrorCode::ModelFailed,
+                    format!("the model is not ready: {text}"),
+                ));
             }
             Some(Ok(())) => {}
         }
@@ -45,7 +46,10 @@ impl<M: MessageData + 'static> Session<M> {
             return Err(aborted());
         }
         self.machine_mut().prepare(input)?;
-        *self.running.borrow_mut() = Running { abort: options.abort.clone(), over: Signal::default() };
+        *self.running.borrow_mut() = Running {
+            abort: options.abort.clone(),
+            over: Signal::default(),
+        };
         let (outcome, error) = match self.drive(&*model, &options.abort).await {
             Ok(end) => end,
             Err(error) if self.machine().is_dispatched() => (Outcome::Error, Some(error.to_string())),
@@ -57,10 +61,18 @@ impl<M: MessageData + 'static> Session<M> {
         self.settle(outcome, error).await
     }
 
-    async fn drive(self: &Rc<Self>, model: &dyn Model<M>, abort: &Signal) -> Result<(Outcome, Option<String>)> {
+    async fn drive(
+        self: &Rc<Self>,
+        model: &dyn Model<M>,
+        abort: &Signal,
+    ) -> Result<(Outcome, Option<String>)> {
         let mut first = true;
         loop {
-            let next = if first { Next::CallModel } else { self.machine().next() };
+            let next = if first {
+                Next::CallModel
+            } else {
+                self.machine().next()
+            };
             if abort.has_fired() && !first {
                 return Ok(match next {
                     Next::Settle(outcome, error) => (outcome, error),
@@ -78,7 +90,9 @@ impl<M: MessageData + 'static> Session<M> {
                     let on_update = Rc::new(move |partial| {
                         // A late update of a model that was not waited for belongs to no turn any more.
                         if session.machine().current_turn() != number {
-                            return Err(Error::invalid("this turn has ended; its answer is no longer taken"));
+                            return Err(Error::invalid(
+                                "this turn has ended; its answer is no longer taken",
+                            ));
                         }
                         session.update(partial)
                     });
@@ -102,13 +116,20 @@ impl<M: MessageData + 'static> Session<M> {
         let mut running: Vec<CallUnderWay<'_, M>> = calls
             .into_iter()
             .map(|call| {
-                let named = Call { id: call.id.clone(), name: call.name.clone() };
+                let named = Call {
+                    id: call.id.clone(),
+                    name: call.name.clone(),
+                };
                 let refusal = self.machine().tool_refusal(&call.name);
                 let future: LocalFuture<'_, _> = match refusal {
                     Some(text) => Box::pin(async move { Err(text) }),
                     None => self.runtime.parts.tools.run(call, abort.clone()),
                 };
-                CallUnderWay { call: named, future, result: None }
+                CallUnderWay {
+                    call: named,
+                    future,
+                    result: None,
+                }
             })
             .collect();
         let all = poll_fn(|context| {
@@ -125,7 +146,9 @@ impl<M: MessageData + 'static> Session<M> {
         });
         let _finished = abort.unless_fired(all).await;
         let now = self.runtime.parts.world.now();
-        let results = running.into_iter().filter_map(|tool| tool.result.map(|result| (tool.call, result)));
+        let results = running
+            .into_iter()
+            .filter_map(|tool| tool.result.map(|result| (tool.call, result)));
         results
             .map(|(call, result)| match result {
                 Ok(value) => Incoming {

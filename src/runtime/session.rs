@@ -16,7 +16,7 @@ use crate::{
     permissions::Preset,
     prompt::Section,
     session::{Degraded, Exclusive, Incoming, Machine, ModelRef, Stamp, TurnEnd, TurnInput},
-    skills,
+    skills::{self, MentionNoticeCode},
     storage::{CommitStatus, SessionStorage},
 };
 
@@ -33,7 +33,11 @@ pub struct PromptOptions {
 
 impl Default for PromptOptions {
     fn default() -> Self {
-        Self { skills: Vec::new(), mentions: true, abort: Signal::default() }
+        Self {
+            skills: Vec::new(),
+            mentions: true,
+            abort: Signal::default(),
+        }
     }
 }
 
@@ -105,7 +109,9 @@ pub struct Session<M> {
 
 impl<M: fmt::Debug> fmt::Debug for Session<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("machine", &self.machine).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("machine", &self.machine)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,7 +162,9 @@ impl<M: MessageData + 'static> Session<M> {
         let _one_at_a_time = self.saving.lock().await;
         let mut wrote = false;
         loop {
-            let Some(commit) = self.machine().next_commit() else { break };
+            let Some(commit) = self.machine().next_commit() else {
+                break;
+            };
             let error = match self.storage.commit(commit).await {
                 Ok(CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_)) => {
                     self.machine_mut().saved();
@@ -171,7 +179,8 @@ impl<M: MessageData + 'static> Session<M> {
                 Err(error) => error,
             };
             self.machine_mut().save_failed(error.clone());
-            self.listeners.emit(&SessionEvent::SaveFailed { error: error.clone() });
+            self.listeners
+                .emit(&SessionEvent::SaveFailed { error: error.clone() });
             return Err(error);
         }
         if wrote {
@@ -194,19 +203,34 @@ impl<M: MessageData + 'static> Session<M> {
     /// What a turn begins with: the message as it was typed, and the skills chosen for it.
     pub(super) fn input(&self, content: &M, options: &PromptOptions) -> Result<TurnInput<M>> {
         let message = loop_dialect::typed_message(content, self.runtime.parts.world.now())?;
-        let texts: Vec<String> = if options.mentions {
-            loop_dialect::texts(&message).iter().filter_map(|text| text.text_lossy()).collect()
-        } else {
-            Vec::new()
-        };
         let catalog = self.runtime.catalog.borrow();
-        let selection = skills::select(&catalog, &options.skills, &texts)?;
+        let (mut mentioned, mut notices) = (Vec::new(), Vec::new());
+        if options.mentions {
+            let mentionable = catalog.mentionable();
+            for text in loop_dialect::texts(&message)
+                .iter()
+                .filter_map(|text| text.text_lossy())
+            {
+                let scan = skills::find_mentions(&text, &mentionable);
+                mentioned.extend(scan.mentions.into_iter().map(|mention| mention.id));
+                notices.extend(scan.notices);
+            }
+        }
         let at = MessageIndex(self.machine().message_count());
-        let notice = |code, name: &String| Notice { code, message_index: Some(at), detail: Some(name.clone()) };
-        let unknown = selection.unknown.iter().map(|name| notice(NoticeCode::MentionUnknown, name));
-        let ambiguous = selection.ambiguous.iter().map(|name| notice(NoticeCode::MentionAmbiguous, name));
-        let notices = unknown.chain(ambiguous).collect();
-        Ok(TurnInput { message, skills: selection.skills, notices })
+        let notices = notices.into_iter().map(|notice| Notice {
+            code: match notice.code {
+                MentionNoticeCode::MentionUnknown => NoticeCode::MentionUnknown,
+                MentionNoticeCode::MentionAmbiguous => NoticeCode::MentionAmbiguous,
+            },
+            message_index: Some(at),
+            detail: Some(notice.name),
+        });
+        let skills = skills::select(&catalog, &options.skills, &mentioned)?;
+        Ok(TurnInput {
+            message,
+            skills,
+            notices: notices.collect(),
+        })
     }
 
     /// Begins a turn for a host with a loop of its own.
@@ -222,7 +246,10 @@ impl<M: MessageData + 'static> Session<M> {
         let input = self.input(content, options)?;
         let number = self.machine_mut().prepare(input)?;
         let turn = Turn::new(self, number);
-        *self.running.borrow_mut() = Running { abort: options.abort.clone(), over: Signal::default() };
+        *self.running.borrow_mut() = Running {
+            abort: options.abort.clone(),
+            over: Signal::default(),
+        };
         let cancelled = turn.clone();
         options.abort.on_fire(move || cancelled.cancel_in_background());
         Ok(turn)
@@ -242,10 +269,15 @@ impl<M: MessageData + 'static> Session<M> {
         let new: Vec<(u32, M)> = {
             let machine = self.machine();
             let loaded = from.saturating_sub(machine.loaded_from()) as usize;
-            (from..).zip(machine.bodies().iter().skip(loaded).cloned()).collect()
+            (from..)
+                .zip(machine.bodies().iter().skip(loaded).cloned())
+                .collect()
         };
         for (at, message) in new {
-            self.listeners.emit(&SessionEvent::Message { message_index: MessageIndex(at), message });
+            self.listeners.emit(&SessionEvent::Message {
+                message_index: MessageIndex(at),
+                message,
+            });
         }
     }
 
@@ -277,7 +309,11 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(())
     }
 
-    pub(super) async fn settle(&self, outcome: crate::session::Outcome, error: Option<String>) -> Result<TurnReport> {
+    pub(super) async fn settle(
+        &self,
+        outcome: crate::session::Outcome,
+        error: Option<String>,
+    ) -> Result<TurnReport> {
         let (before, stamp) = (self.machine().message_count(), self.stamp());
         let (end, degraded) = self.machine_mut().settle(outcome, error, &stamp)?;
         self.end_turn(before, end, degraded).await
@@ -289,10 +325,17 @@ impl<M: MessageData + 'static> Session<M> {
         let report = {
             let machine = self.machine();
             let save_error = machine.save_error().cloned();
-            TurnReport { end, saved: save_error.is_none(), save_error, degraded }
+            TurnReport {
+                end,
+                saved: save_error.is_none(),
+                save_error,
+                degraded,
+            }
         };
         self.running.borrow().over.clone().fire();
-        self.listeners.emit(&SessionEvent::TurnEnded { report: report.clone() });
+        self.listeners.emit(&SessionEvent::TurnEnded {
+            report: report.clone(),
+        });
         Ok(report)
     }
 
@@ -342,7 +385,8 @@ impl<M: MessageData + 'static> Session<M> {
     ) -> Result<()> {
         let _exclusive = self.exclusive(Exclusive::AtRest)?;
         let stamp = self.stamp();
-        self.machine_mut().configure(model, system_prompt, sections, &stamp)?;
+        self.machine_mut()
+            .configure(model, system_prompt, sections, &stamp)?;
         self.save_settings().await
     }
 
@@ -399,8 +443,18 @@ impl<M: MessageData + 'static> Session<M> {
             Vec::new()
         };
         let machine = self.machine();
-        let (skip, end) = (from.max(loaded_from) - loaded_from, to.saturating_sub(loaded_from));
-        page.extend(machine.bodies().iter().take(end as usize).skip(skip as usize).cloned());
+        let (skip, end) = (
+            from.max(loaded_from) - loaded_from,
+            to.saturating_sub(loaded_from),
+        );
+        page.extend(
+            machine
+                .bodies()
+                .iter()
+                .take(end as usize)
+                .skip(skip as usize)
+                .cloned(),
+        );
         Ok(page)
     }
 
@@ -445,5 +499,8 @@ impl<M: MessageData + 'static> Session<M> {
 }
 
 pub(super) fn aborted() -> Error {
-    Error::new(ErrorCode::Aborted, "the prompt was aborted before it was sent; nothing was stored")
+    Error::new(
+        ErrorCode::Aborted,
+        "the prompt was aborted before it was sent; nothing was stored",
+    )
 }

@@ -17,19 +17,27 @@ pub struct Turn<M> {
 
 impl<M> Clone for Turn<M> {
     fn clone(&self) -> Self {
-        Self { session: self.session.clone(), number: self.number }
+        Self {
+            session: self.session.clone(),
+            number: self.number,
+        }
     }
 }
 
 impl<M> fmt::Debug for Turn<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Turn")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
 impl<M: MessageData + 'static> Turn<M> {
     pub(super) fn new(session: &Rc<Session<M>>, number: u64) -> Self {
-        Self { session: session.clone(), number }
+        Self {
+            session: session.clone(),
+            number,
+        }
     }
 
     fn is_current(&self) -> bool {
@@ -73,7 +81,11 @@ impl<M: MessageData + 'static> Turn<M> {
 
     /// Calls that have no result yet.
     pub fn open_calls(&self) -> Vec<ToolCall<M>> {
-        if self.is_current() { self.session.machine().open_tool_calls() } else { Vec::new() }
+        if self.is_current() {
+            self.session.machine().open_tool_calls()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Whether the turn was dispatched, so that what arrives for it is kept.

@@ -123,6 +123,7 @@ pub struct Machine<M> {
     checkpoints: Vec<Checkpoint>,
     compactions: Vec<CompactionCheckpoint>,
     turn: Option<Turn<M>>,
+    turns_begun: u64,
     exclusive: bool,
     disposed: bool,
     queue: VecDeque<Rc<Commit<M>>>,
@@ -202,6 +203,7 @@ impl<M: MessageData> Machine<M> {
             checkpoints: stored.checkpoints,
             compactions: stored.compactions,
             turn: None,
+            turns_begun: 0,
             exclusive: false,
             disposed: false,
             queue: VecDeque::new(),
@@ -285,11 +287,11 @@ impl<M: MessageData> Machine<M> {
 
     // ---- the turn --------------------------------------------------------------------------------------------
 
-    /// Prepares a turn. Nothing is kept until [`Machine::dispatched`].
+    /// Prepares a turn, and numbers it. Nothing is kept until [`Machine::dispatched`].
     ///
     /// # Errors
     /// `invalid_argument` for a message that is no user message.
-    pub fn prepare(&mut self, input: TurnInput<M>) -> Result<()> {
+    pub fn prepare(&mut self, input: TurnInput<M>) -> Result<u64> {
         let outline = loop_dialect::outline(&input.message, true)?;
         if !outline.user_turn {
             return Err(Error::invalid("a turn begins with a message of the role `user`"));
@@ -315,7 +317,8 @@ impl<M: MessageData> Machine<M> {
             partial: None,
             degraded: Vec::new(),
         });
-        Ok(())
+        self.turns_begun += 1;
+        Ok(self.turns_begun)
     }
 
     /// The sections of the system prompt, as they stand.
@@ -605,6 +608,17 @@ impl<M: MessageData> Machine<M> {
         )
         .with("toolCallId", call.id.clone())
         .with("toolName", call.name.clone()))
+    }
+
+    /// Why a call must not run here, as the model is told. Only tools that are declared to touch nothing run.
+    pub fn tool_refusal(&self, name: &str) -> Option<String> {
+        match self.surroundings.tools.iter().find(|tool| tool.name == name) {
+            None => Some(format!("there is no tool named `{name}`")),
+            Some(tool) if !tool.access_none => Some(format!(
+                "the tool `{name}` is not allowed here: only tools declared with access `none` can run"
+            )),
+            Some(_) => None,
+        }
     }
 
     /// What a turn that is driven by us does next.
@@ -1058,6 +1072,16 @@ impl<M: MessageData> Machine<M> {
     /// The estimate of the last built request.
     pub fn budget(&self) -> Option<ContextBudget> {
         self.budget
+    }
+
+    /// The number of the turn under way.
+    pub fn current_turn(&self) -> Option<u64> {
+        self.turn.as_ref().map(|_| self.turns_begun)
+    }
+
+    /// Whether a turn is under way and its first request was dispatched.
+    pub fn is_dispatched(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.prepared.is_none())
     }
 
     /// Whether a turn is under way.
