@@ -5,6 +5,7 @@ pub mod apply;
 #[cfg(target_family = "wasm")]
 pub mod indexed_db;
 pub mod keys;
+mod listing;
 pub mod memory;
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, rc::Rc};
@@ -18,6 +19,8 @@ use crate::{
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
 };
+
+pub use listing::SessionInfo;
 
 /// A future of one thread: everything here runs beside one user interface or one request.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
