@@ -11,15 +11,16 @@ use runcontext::{
     storage::{
         Commit, CommitStatus, Counters, SessionStorage, Storage,
         indexed_db::{Durability, IndexedDb, is_unavailable},
-        memory::Dump,
+        memory::{Dump, MemoryStorage},
     },
 };
+use serde_json::json;
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use crate::{
     conformance::{Place, conformance},
-    make::{Body, append, checkpoint, create, dispatch, snapshot},
+    make::{Body, append, checkpoint, create, dispatch, floats, seen, set, snapshot},
 };
 
 #[wasm_bindgen(module = "/tests/storage/raw.js")]
@@ -105,6 +106,36 @@ async fn lone_surrogates_nuls_floats_and_bytes_survive() {
     let found = place.session("s").await.read_messages(0, 3).await.unwrap();
     assert!(same(&found[1], &awkward_body()));
     assert!(!same(&found[1], &found[0]));
+}
+
+#[test]
+async fn memory_keeps_the_same_records() {
+    let place = Named::new();
+    let (kept, memory) = (place.connect().await.unwrap(), MemoryStorage::new());
+    let commits = [
+        dispatch("s", "op-0"),
+        append("s", "op-1", 1, 3, 130),
+        set("s", "op-2", "title", json!("t")),
+        append("s", "op-0", 0, 0, 1),
+        append("s", "op-3", 1, 3, 4),
+        dispatch("t", "op-0"),
+    ];
+    for change in commits {
+        let id = change.session_id.clone();
+        let status = commit(&memory.session(&id), change.clone()).await;
+        assert_eq!(commit(&kept.session(&id), change).await, status);
+    }
+    for storage in [&kept as &dyn Storage<Body>, &memory] {
+        let value = vec![("k".to_owned(), Some(json!({ "a": [1, null] })))];
+        storage.shared().write("skills", value).await.unwrap();
+    }
+    let even = |dump: Dump| -> Dump {
+        let even = |(key, record)| (key, floats(record));
+        dump.into_iter()
+            .map(|(store, records)| (store, records.into_iter().map(even).collect()))
+            .collect()
+    };
+    assert_eq!(even(place.dump().await), even(memory.dump(seen)));
 }
 
 #[test]

@@ -318,3 +318,159 @@ impl Drop for Timer {
         clear_timeout(&self.timer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use indexed_db_futures::{BuildPrimitive, prelude::QuerySource};
+    use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
+
+    use super::*;
+    use crate::ErrorCode;
+
+    wasm_bindgen_test_configure!(run_in_browser);
+
+    const FIRST: Step = |upgrade| {
+        let store = upgrade.database.create_object_store("things").build()?;
+        store
+            .put(JsValue::from_str("kept"))
+            .with_key(JsValue::from_str("k"))
+            .primitive()?;
+        Ok(())
+    };
+    /// Reaches a store that an earlier version made.
+    const SECOND: Step = |upgrade| {
+        let store = upgrade.transaction.object_store("things")?;
+        store.create_index_with_str("by_name", "name")?;
+        Ok(())
+    };
+    const FAILING: Step = |upgrade| {
+        upgrade.database.create_object_store("half").build()?;
+        Err(js_sys::Error::new("the step failed").into())
+    };
+
+    async fn thing(handle: &Handle) -> Option<String> {
+        let work = handle.read(&["things"]).unwrap();
+        let store = work.store("things").unwrap();
+        let found = work.result(store.get::<String, _, _>("k").primitive()).await;
+        found.unwrap()
+    }
+
+    fn stores(handle: &Handle) -> Vec<String> {
+        handle.database.object_store_names().collect()
+    }
+
+    /// A connection of somebody who does not listen.
+    fn deafen(handle: &Handle) {
+        handle.database.as_sys().set_onversionchange(None);
+    }
+
+    #[wasm_bindgen_test]
+    async fn an_upgrade_reaches_the_stores_that_are_there() {
+        let handle = open("upgrade", &[FIRST], PATIENCE_MS).await.unwrap();
+        assert_eq!(handle.database.version(), 1.0);
+        drop(handle);
+        let handle = open("upgrade", &[FIRST, SECOND], PATIENCE_MS).await.unwrap();
+        assert_eq!(handle.database.version(), 2.0);
+        assert_eq!(thing(&handle).await.as_deref(), Some("kept"));
+        let work = handle.read(&["things"]).unwrap();
+        assert_eq!(
+            work.store("things").unwrap().index_names().collect::<Vec<_>>(),
+            ["by_name"]
+        );
+    }
+
+    #[wasm_bindgen_test]
+    async fn a_failing_upgrade_is_taken_back_whole() {
+        drop(open("failing", &[FIRST], PATIENCE_MS).await.unwrap());
+        let steps = &[FIRST, SECOND, FAILING];
+        let error = open("failing", steps, PATIENCE_MS).await.err().unwrap();
+        assert_eq!(error.code(), ErrorCode::StorageFailed);
+        assert_eq!(error.data()["cause"], "Error: the step failed");
+
+        let handle = open("failing", &[FIRST], PATIENCE_MS).await.unwrap();
+        assert_eq!(handle.database.version(), 1.0);
+        assert_eq!(stores(&handle), ["things"]);
+        assert_eq!(thing(&handle).await.as_deref(), Some("kept"));
+    }
+
+    #[wasm_bindgen_test]
+    async fn a_blocked_upgrade_settles_and_is_no_further_in_the_way() {
+        let old = open("blocked", &[FIRST], PATIENCE_MS).await.unwrap();
+        deafen(&old);
+        let error = open("blocked", &[FIRST, SECOND], PATIENCE_MS)
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(error.code(), ErrorCode::StorageBlocked);
+        assert_eq!(
+            error.message(),
+            "another tab keeps the database `blocked` busy; close it, then try again"
+        );
+        assert_eq!(thing(&old).await.as_deref(), Some("kept"));
+
+        drop(old);
+        // What was asked for before opens late, upgrades, and closes again.
+        let next = open("blocked", &[FIRST, SECOND, |_| Ok(())], PATIENCE_MS)
+            .await
+            .unwrap();
+        assert_eq!(next.database.version(), 3.0);
+        assert_eq!(thing(&next).await.as_deref(), Some("kept"));
+    }
+
+    #[wasm_bindgen_test]
+    async fn an_open_that_waits_behind_a_blocked_deletion_settles() {
+        let old = open("stuck", &[FIRST], PATIENCE_MS).await.unwrap();
+        deafen(&old);
+        DBFactory::new()
+            .unwrap()
+            .as_sys()
+            .delete_database("stuck")
+            .unwrap();
+        let error = open("stuck", &[FIRST], 100).await.err().unwrap();
+        assert_eq!(error.code(), ErrorCode::StorageBlocked);
+
+        drop(old);
+        let next = open("stuck", &[FIRST], PATIENCE_MS).await.unwrap();
+        assert_eq!(
+            thing(&next).await.as_deref(),
+            Some("kept"),
+            "made anew, with its store"
+        );
+    }
+
+    #[wasm_bindgen_test]
+    async fn a_connection_closes_for_an_upgrade_and_says_so() {
+        let old = open("polite", &[FIRST], PATIENCE_MS).await.unwrap();
+        assert!(old.is_open());
+        let new = open("polite", &[FIRST, SECOND], PATIENCE_MS).await.unwrap();
+        assert!(!old.is_open());
+        assert!(new.is_open());
+        let error = old.read(&["things"]).err().unwrap();
+        assert_eq!(error.code(), ErrorCode::StorageLost);
+        let error = open("polite", &[FIRST], PATIENCE_MS).await.err().unwrap();
+        assert_eq!(error.code(), ErrorCode::StorageSchemaNewer);
+    }
+
+    #[wasm_bindgen_test]
+    async fn a_forced_close_is_noticed() {
+        let handle = open("forced", &[FIRST], PATIENCE_MS).await.unwrap();
+        let close = web_sys::Event::new("close").unwrap();
+        handle.database.as_sys().dispatch_event(&close).unwrap();
+        assert!(!handle.is_open());
+    }
+
+    #[wasm_bindgen_test]
+    async fn a_dropped_transaction_keeps_nothing() {
+        let handle = open("dropped", &[FIRST], PATIENCE_MS).await.unwrap();
+        let work = handle.write(&["things"], TransactionDurability::Strict).unwrap();
+        let store = work.store("things").unwrap();
+        let put = store
+            .put(JsValue::from_str("changed"))
+            .with_key(JsValue::from_str("k"))
+            .primitive();
+        work.result(put).await.unwrap();
+        drop(store);
+        drop(work);
+        assert_eq!(thing(&handle).await.as_deref(), Some("kept"));
+    }
+}

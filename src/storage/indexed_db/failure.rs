@@ -35,7 +35,10 @@ fn classify(name: &str, text: &str) -> Error {
             ErrorCode::StorageFailed,
             "a value cannot be stored; give plain data only; nothing was saved",
         ),
-        _ => (ErrorCode::StorageFailed, "the database failed; nothing was saved"),
+        _ => (
+            ErrorCode::StorageFailed,
+            "the database failed; try again, or export what is unsaved",
+        ),
     };
     Error::new(code, message).with("cause", cause(name, text))
 }
