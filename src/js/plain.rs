@@ -73,7 +73,10 @@ pub(super) fn incoming(source: &JsValue, name: &str) -> Result<Incoming<JsValue>
         return Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path));
     }
     let paths: Array = outcome.get(1).unchecked_into();
-    Ok(Incoming { body: outcome.get(0), degraded: paths.iter().filter_map(|path| path.as_string()).collect() })
+    Ok(Incoming {
+        body: outcome.get(0),
+        degraded: paths.iter().filter_map(|path| path.as_string()).collect(),
+    })
 }
 
 /// Copies options or metadata: plain data without byte strings whose texts are well-formed Unicode.
@@ -87,13 +90,18 @@ pub(super) fn metadata_in(source: &JsValue, name: &str) -> Result<JsValue> {
         return Err(Error::invalid(text).with("field", path));
     }
     if js_has_bytes(&copy) {
-        return Err(Error::invalid(format!("`{name}` holds bytes; pass text and numbers")).with("field", name));
+        return Err(
+            Error::invalid(format!("`{name}` holds bytes; pass text and numbers")).with("field", name),
+        );
     }
     Ok(copy)
 }
 
 /// The same as JSON; what is absent is `null`.
 pub(super) fn json_in(source: &JsValue, name: &str) -> Result<Value> {
+    if source.is_undefined() {
+        return Ok(Value::Null);
+    }
     let copy = metadata_in(source, name)?;
     decode(copy, name)
 }
@@ -111,7 +119,9 @@ pub(super) fn json_text(value: &JsValue) -> String {
 /// A value as plain JavaScript data.
 pub(super) fn to_js<T: Serialize + ?Sized>(value: &T) -> JsValue {
     // Our own types hold only what JSON holds, so that this cannot fail.
-    value.serialize(&serde_wasm_bindgen::Serializer::json_compatible()).unwrap_or(JsValue::NULL)
+    value
+        .serialize(&serde_wasm_bindgen::Serializer::json_compatible())
+        .unwrap_or(JsValue::NULL)
 }
 
 /// A frozen object of these members.
@@ -173,7 +183,9 @@ impl MessageView for JsValue {
     }
 
     fn items(&self) -> Vec<Self> {
-        self.dyn_ref::<Array>().map(|items| items.iter().collect()).unwrap_or_default()
+        self.dyn_ref::<Array>()
+            .map(|items| items.iter().collect())
+            .unwrap_or_default()
     }
 
     fn json_len(&self) -> usize {
@@ -207,7 +219,11 @@ impl MessageData for JsValue {
     }
 
     fn with_field(&self, name: &str, value: Self) -> Self {
-        if self.kind() == Kind::Object { js_with_field(self, name, &value) } else { self.clone() }
+        if self.kind() == Kind::Object {
+            js_with_field(self, name, &value)
+        } else {
+            self.clone()
+        }
     }
 
     fn joined(parts: &[Self], separator: &str) -> Self {
