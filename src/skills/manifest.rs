@@ -72,7 +72,7 @@ pub struct ParseOutcome {
     /// The skill, if the file gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<ParsedSkill>,
-    /// What is remarkable about the file, in the order of the file where that matters.
+    /// What is remarkable about the file, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -182,7 +182,8 @@ pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
             "the skill has no instructions; add them after the frontmatter",
         );
     }
-    let diagnostics = check.diagnostics;
+    let mut diagnostics = check.diagnostics;
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
     let skill = name.zip(description).map(|(name, description)| ParsedSkill {
         name,
         description,
