@@ -400,12 +400,8 @@ fn flag(fields: &BTreeMap<String, FieldValue>, name: &str) -> Option<bool> {
 
 /// Lower-case letters and digits, with single hyphens between them. Letters of any script, as the format's own validator has it.
 fn is_well_formed(name: &str) -> bool {
-    name.split('-').all(|part| {
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_alphanumeric() && c.to_lowercase().eq([c]))
-    })
+    name.split('-')
+        .all(|part| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() && !c.is_uppercase()))
 }
 
 /// The folder that holds the file at `location`, if the location is that of a Markdown file.
