@@ -59,6 +59,13 @@ fn integers_may_be_written_with_a_fraction_of_zero() {
     let text = r#"[{"userTurn": 1.0, "content": "x", "timestamp": 5.0}]"#;
     let list = RuntimeContextSnapshot::parse_list(&serde_json::from_str(text).unwrap()).unwrap();
     assert_eq!((list[0].user_turn, list[0].timestamp), (1, 5.0));
+    let zero = r#"{"userTurn": -0.0, "content": "x", "timestamp": -0.0}"#;
+    let zero = RuntimeContextSnapshot::parse(&serde_json::from_str(zero).unwrap()).unwrap();
+    assert_eq!(
+        json!(zero),
+        json!({"userTurn": 0, "content": "x", "timestamp": 0})
+    );
+    assert!(zero.timestamp.is_sign_positive());
 }
 
 #[test]
