@@ -75,7 +75,7 @@ pub struct ParseOutcome {
     /// The skill, if the file gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<ParsedSkill>,
-    /// What is remarkable about the file, in the order of the file where that matters.
+    /// What is remarkable about the file, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -185,7 +185,8 @@ pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
             "the skill has no instructions; add them after the frontmatter",
         );
     }
-    let diagnostics = check.diagnostics;
+    let mut diagnostics = check.diagnostics;
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
     let skill = name.zip(description).map(|(name, description)| ParsedSkill {
         name,
         description,
@@ -402,12 +403,8 @@ fn flag(fields: &BTreeMap<String, FieldValue>, name: &str) -> Option<bool> {
 
 /// Lower-case letters and digits, with single hyphens between them. Letters of any script, as the format's own validator has it.
 fn is_well_formed(name: &str) -> bool {
-    name.split('-').all(|part| {
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_alphanumeric() && c.to_lowercase().eq([c]))
-    })
+    name.split('-')
+        .all(|part| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() && !c.is_uppercase()))
 }
 
 /// The folder that holds the file at `location`, if the location is that of a Markdown file.
