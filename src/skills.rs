@@ -1,1 +1,17 @@
-//! Skills.
+//! Skills: `SKILL.md` files, the catalogue that holds them, the ways to choose one, and how chosen ones are shown.
+
+mod catalog;
+mod diagnostic;
+mod frontmatter;
+mod manifest;
+mod mention;
+mod render;
+mod select;
+mod yaml;
+
+pub use catalog::{Catalog, SkillEntry, SkillStatus, skill_id};
+pub use diagnostic::{Diagnostic, DiagnosticCode, Severity};
+pub use manifest::{FieldValue, ParseOutcome, ParsedSkill, parse_skill, parse_skill_bytes, revision};
+pub use mention::{Mention, MentionNotice, MentionNoticeCode, MentionScan, Mentionable, find_mentions};
+pub use render::{RenderedSkills, Span, render_skills, skill_spans};
+pub use select::select;

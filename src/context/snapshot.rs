@@ -1,6 +1,10 @@
 //! Runtime-context snapshots: the text that was shown in front of (or, in older sessions, after) a user message.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Result;
+use crate::untyped::{self, field_error, join};
 
 /// A skill as it was when it was chosen: the file's text and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +40,8 @@ pub struct RuntimeContextSnapshot {
     pub user_turn: u32,
     /// The rendered text.
     pub content: String,
-    /// Milliseconds since the epoch, of the dispatch.
+    /// Milliseconds since the epoch, of the dispatch; an integer from 0 up.
+    #[serde(serialize_with = "untyped::serialize_milliseconds")]
     pub timestamp: f64,
     /// The skills that `content` renders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,4 +49,73 @@ pub struct RuntimeContextSnapshot {
     /// Where it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+}
+
+impl LoadedSkill {
+    fn parse_at(value: &Value, path: &str) -> Result<Self> {
+        let object = untyped::object(value, path)?;
+        let string = |key| untyped::string(object, path, key);
+        Ok(Self {
+            id: string("id")?,
+            name: string("name")?,
+            path: string("path")?,
+            content: string("content")?,
+            revision: string("revision")?,
+            description: untyped::optional(object, "description")
+                .map(|_| string("description"))
+                .transpose()?,
+        })
+    }
+}
+
+impl RuntimeContextSnapshot {
+    /// Reads one snapshot from untyped JSON. Members it does not know are ignored; an optional member that is `null`
+    /// counts as absent.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the path of the offending `field`: a `userTurn` that is no integer from 0 up, blank
+    /// `content`, a `timestamp` that is no integer from 0 up, skills without their five strings, another `placement` than
+    /// `user`.
+    pub fn parse(value: &Value) -> Result<Self> {
+        Self::parse_at(value, "snapshot")
+    }
+
+    /// Reads a list of snapshots from untyped JSON, as [`RuntimeContextSnapshot::parse`] does.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the path of the offending `field`, such as `snapshots[2].skills[0].revision`.
+    pub fn parse_list(value: &Value) -> Result<Vec<Self>> {
+        let list = untyped::array(value, "snapshots")?.iter().enumerate();
+        list.map(|(index, value)| Self::parse_at(value, &format!("snapshots[{index}]")))
+            .collect()
+    }
+
+    fn parse_at(value: &Value, path: &str) -> Result<Self> {
+        let object = untyped::object(value, path)?;
+        let user_turn = untyped::integer(object, path, "userTurn", 0)?;
+        let content = untyped::string(object, path, "content")?;
+        if content.trim().is_empty() {
+            return Err(field_error(&join(path, "content"), "must not be blank"));
+        }
+        let skills = untyped::optional(object, "skills").map(|value| {
+            let path = join(path, "skills");
+            let list = untyped::array(value, &path)?.iter().enumerate();
+            list.map(|(index, value)| LoadedSkill::parse_at(value, &format!("{path}[{index}]")))
+                .collect()
+        });
+        let placement = untyped::optional(object, "placement").map(|value| match value.as_str() {
+            Some("user") => Ok(Placement::User),
+            _ => Err(field_error(
+                &join(path, "placement"),
+                "must be `user`, or be left out",
+            )),
+        });
+        Ok(Self {
+            user_turn,
+            content,
+            timestamp: untyped::milliseconds(object, path, "timestamp")?,
+            skills: skills.transpose()?,
+            placement: placement.transpose()?,
+        })
+    }
 }

@@ -1,0 +1,109 @@
+//! The `<permissions>` text: the preset's clauses in plain English, and never more than they give.
+
+use super::preset::{Access, Cell, Clause, Location, Preset, clauses};
+
+/// What a floor, a grant and the memory directory give. A rule that denies and a locked rule that asks stand above them.
+const UNLESS: &str = "unless a rule forbids it or insists on asking";
+
+/// Ends the text while older permission statements are still shown to the model as messages.
+const REPLACES: &str =
+    "These permissions replace every earlier statement about permissions in this conversation.";
+
+/// The body of the `permissions` section. It depends on nothing but the arguments.
+///
+/// `working_directory` is the canonical effective one; it is shown on one line whatever it holds. With
+/// `replaces_legacy`, the text ends with one fixed line that says that it replaces every earlier statement about permissions: older
+/// sessions made such statements as messages.
+pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replaces_legacy: bool) -> String {
+    let clauses = clauses(preset);
+    let mut lines = vec![
+        match preset {
+            Some(preset) => format!("Permission preset: {preset}."),
+            None => {
+                "No permission preset is set: the rules and the grants below decide each call.".to_owned()
+            }
+        },
+        format!("Working directory: {}", one_line(working_directory)),
+        format!(
+            "`memory/` in the workspace root may be read and written, though not through a link, {UNLESS}."
+        ),
+        match preset {
+            Some(Preset::ReadOnly) => format!(
+                "What the run context grants for reading may be read, {UNLESS}; \
+                 its grants for writing do not count under this preset."
+            ),
+            _ => format!("What the run context grants may be read or written as it says, {UNLESS}."),
+        },
+        "Apart from that:".to_owned(),
+    ];
+    if let Some(what) = list(&clauses, Cell::Allow) {
+        lines.push(format!("- allowed, {UNLESS}: {what}"));
+    }
+    if let Some(what) = list(&clauses, Cell::Rules) {
+        lines.push(format!(
+            "- as the rules decide, and asked about where no rule does: {what}"
+        ));
+    }
+    if let Some(what) = list(&clauses, Cell::AtMostAsk) {
+        lines.push(format!(
+            "- only with a person's approval, whatever the rules allow, and not at all where a rule forbids it: {what}"
+        ));
+    }
+    let [first, ..] = &clauses;
+    if clauses.iter().any(|clause| clause.verb != first.verb) {
+        lines.push(
+            "Elsewhere is everything outside the working directory, inside the workspace root too."
+                .to_owned(),
+        );
+    }
+    lines.push("A path that cannot be resolved is never used without asking.".to_owned());
+    lines.push("Where nobody can be asked, what would be asked about is refused.".to_owned());
+    lines.push(
+        "Commands are not inspected: what a command can reach is up to the host's sandbox, not to these permissions."
+            .to_owned(),
+    );
+    if replaces_legacy {
+        lines.push(REPLACES.to_owned());
+    }
+    lines.join("\n")
+}
+
+/// The clauses with this verb, in the order of the table; none where there is none.
+fn list(clauses: &[Clause], verb: Cell) -> Option<String> {
+    let parts: Vec<&str> = clauses
+        .iter()
+        .filter(|clause| clause.verb == verb)
+        .map(phrase)
+        .collect();
+    match parts.len() {
+        0 => None,
+        all if all == clauses.len() => Some("everything".to_owned()),
+        _ => Some(parts.join("; ")),
+    }
+}
+
+fn phrase(clause: &Clause) -> &'static str {
+    match (clause.access, clause.location) {
+        (Access::Read, Some(Location::WorkingDirectory)) => "reading files in the working directory",
+        (Access::Read, _) => "reading files elsewhere",
+        (Access::Write, Some(Location::WorkingDirectory)) => "writing files in the working directory",
+        (Access::Write, _) => "writing files elsewhere",
+        (Access::Execute, _) => "running commands",
+        (Access::Network, _) => "using the network",
+        (Access::None, _) => "tools that touch no files, commands or network",
+        (Access::Unclassified, _) => "tools that do not say what they touch",
+    }
+}
+
+/// A path as one line: a directory may be called anything, and must not be able to add a line of permissions.
+fn one_line(path: &str) -> String {
+    let mut line = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+            line.extend(c.escape_unicode());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}

@@ -1,0 +1,226 @@
+//! Checkpoints: what of the system prompt changed at which message, so that it can be replayed exactly.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::section::{self, Section, check_name, check_sections, render_system_prompt};
+use crate::untyped::{self, field_error, join};
+use crate::{Error, Result};
+
+/// What changed in the system prompt when a user message was dispatched. The first checkpoint of a session holds
+/// every section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Checkpoint {
+    /// The number of stored messages, the new user message included; from 1 up.
+    pub message_count: u32,
+    /// When it was dispatched, in milliseconds since the epoch; an integer from 0 up.
+    #[serde(serialize_with = "untyped::serialize_milliseconds")]
+    pub timestamp: f64,
+    /// The neutralised body of each section that is new or changed, without tags; `None` for a removed one. The
+    /// preamble stands under `preamble`.
+    pub sections: BTreeMap<String, Option<String>>,
+}
+
+impl Checkpoint {
+    /// Reads one checkpoint from untyped JSON. Members it does not know are ignored.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the path of the offending `field`: a `messageCount` that is no integer from 1 up, a
+    /// `timestamp` that is no integer from 0 up, `sections` that are empty or no object, a bad section name, a value
+    /// that is neither string nor null.
+    pub fn parse(value: &Value) -> Result<Self> {
+        Self::parse_at(value, "checkpoint")
+    }
+
+    /// Reads a list of checkpoints from untyped JSON, as [`Checkpoint::parse`] does, and checks it as a whole.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the path of the offending `field`, such as `checkpoints[2].messageCount`; also where
+    /// a `messageCount` is below the one before it (an equal one is fine).
+    pub fn parse_list(value: &Value) -> Result<Vec<Self>> {
+        let list = untyped::array(value, "checkpoints")?
+            .iter()
+            .enumerate()
+            .map(|(index, value)| Self::parse_at(value, &path_of(index)))
+            .collect::<Result<Vec<_>>>()?;
+        check_list(&list)?;
+        Ok(list)
+    }
+
+    fn parse_at(value: &Value, path: &str) -> Result<Self> {
+        let object = untyped::object(value, path)?;
+        let message_count = untyped::integer(object, path, "messageCount", 1)?;
+        let timestamp = untyped::milliseconds(object, path, "timestamp")?;
+        let sections_path = join(path, "sections");
+        let sections = untyped::object(object.get("sections").unwrap_or(&Value::Null), &sections_path)?
+            .iter()
+            .map(|(name, value)| match value {
+                Value::String(body) => Ok((name.clone(), Some(body.clone()))),
+                Value::Null => Ok((name.clone(), None)),
+                _ => Err(field_error(
+                    &join(&sections_path, name),
+                    "must be a string, or null for a removed section",
+                )),
+            })
+            .collect::<Result<_>>()?;
+        let checkpoint = Self {
+            message_count,
+            timestamp,
+            sections,
+        };
+        checkpoint.check(path)?;
+        Ok(checkpoint)
+    }
+
+    /// What the types leave open.
+    fn check(&self, path: &str) -> Result<()> {
+        if self.message_count == 0 {
+            return Err(field_error(
+                &join(path, "messageCount"),
+                "must be an integer from 1 up",
+            ));
+        }
+        untyped::check_milliseconds(self.timestamp, &join(path, "timestamp"))?;
+        let sections = join(path, "sections");
+        if self.sections.is_empty() {
+            return Err(field_error(
+                &sections,
+                "must not be empty; record no checkpoint where nothing changed",
+            ));
+        }
+        self.sections
+            .keys()
+            .try_for_each(|name| check_name(name).map_err(|error| error.with("field", join(&sections, name))))
+    }
+}
+
+fn path_of(index: usize) -> String {
+    format!("checkpoints[{index}]")
+}
+
+fn falling(path: &str, last: u32) -> Error {
+    field_error(
+        path,
+        &format!("must not be below {last}, the one of the checkpoint before it"),
+    )
+}
+
+/// Refuses a list that could not have been recorded.
+fn check_list(checkpoints: &[Checkpoint]) -> Result<()> {
+    let mut last = 0;
+    for (index, checkpoint) in checkpoints.iter().enumerate() {
+        let path = path_of(index);
+        checkpoint.check(&path)?;
+        if checkpoint.message_count < last {
+            return Err(falling(&join(&path, "messageCount"), last));
+        }
+        last = checkpoint.message_count;
+    }
+    Ok(())
+}
+
+/// The bodies in force after every checkpoint up to `message_count`.
+fn bodies_at(checkpoints: &[Checkpoint], message_count: u32) -> BTreeMap<&str, Cow<'_, str>> {
+    let mut bodies = BTreeMap::new();
+    for checkpoint in checkpoints
+        .iter()
+        .take_while(|checkpoint| checkpoint.message_count <= message_count)
+    {
+        for (name, value) in &checkpoint.sections {
+            match value.as_ref().and_then(|value| section::body(name, value)) {
+                Some(body) => bodies.insert(name.as_str(), body),
+                None => bodies.remove(name.as_str()),
+            };
+        }
+    }
+    bodies
+}
+
+/// Records what a prompt changes: the retained checkpoints, and at most one more.
+///
+/// The first checkpoint holds every section that is not empty, a later one only what differs from the replay of those
+/// before it, with `None` for a section that is gone. Where nothing differs there is none. `message_count` is the number
+/// of stored messages including the new user message, `timestamp` is in milliseconds since the epoch.
+///
+/// # Errors
+/// `invalid_argument` for malformed retained checkpoints, a `message_count` that is 0 or below the last retained one (an
+/// equal one is fine), a `timestamp` that is no integer from 0 up, and what
+/// [`render_system_prompt`] refuses.
+pub fn diff_system_prompt(
+    retained: &[Checkpoint],
+    sections: &[Section],
+    message_count: u32,
+    timestamp: f64,
+) -> Result<Vec<Checkpoint>> {
+    check_list(retained)?;
+    check_sections(sections)?;
+    let timestamp = untyped::check_milliseconds(timestamp, "timestamp")?;
+    let last = retained.last().map_or(1, |checkpoint| checkpoint.message_count);
+    if message_count == 0 {
+        return Err(field_error("messageCount", "must be an integer from 1 up"));
+    }
+    if message_count < last {
+        return Err(falling("messageCount", last));
+    }
+
+    let before = bodies_at(retained, message_count);
+    let after: BTreeMap<&str, Cow<'_, str>> = sections
+        .iter()
+        .filter_map(|section| {
+            Some((
+                section.name.as_str(),
+                section::body(&section.name, &section.content)?,
+            ))
+        })
+        .collect();
+    let removed = before
+        .keys()
+        .filter(|name| !after.contains_key(**name))
+        .map(|name| ((*name).to_owned(), None));
+    let changed = after
+        .iter()
+        .filter(|(name, body)| before.get(**name) != Some(*body))
+        .map(|(name, body)| ((*name).to_owned(), Some(body.clone().into_owned())));
+    let changes: BTreeMap<_, _> = removed.chain(changed).collect();
+
+    let mut checkpoints = retained.to_vec();
+    if !changes.is_empty() {
+        checkpoints.push(Checkpoint {
+            message_count,
+            timestamp,
+            sections: changes,
+        });
+    }
+    Ok(checkpoints)
+}
+
+/// The sections in force once `message_count` messages were stored, in the order in which they are rendered: the replay
+/// of every checkpoint with that `messageCount` or a smaller one.
+///
+/// # Errors
+/// `invalid_argument` for malformed checkpoints.
+pub fn replay_system_prompt(checkpoints: &[Checkpoint], message_count: u32) -> Result<Vec<Section>> {
+    check_list(checkpoints)?;
+    let mut sections: Vec<Section> = bodies_at(checkpoints, message_count)
+        .into_iter()
+        .map(|(name, body)| Section::new(name, body))
+        .collect();
+    sections.sort_by(|a, b| section::order(&a.name, &b.name));
+    Ok(sections)
+}
+
+/// The system prompt the model saw at the stored message with this zero-based index; `""` before the first
+/// checkpoint. Whether there is such a message, only the caller knows.
+///
+/// # Errors
+/// `invalid_argument` for malformed checkpoints.
+pub fn system_prompt_at(checkpoints: &[Checkpoint], message_index: u32) -> Result<String> {
+    render_system_prompt(&replay_system_prompt(
+        checkpoints,
+        message_index.saturating_add(1),
+    )?)
+}

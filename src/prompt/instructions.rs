@@ -1,0 +1,23 @@
+//! Project instruction files as one section.
+
+use serde::{Deserialize, Serialize};
+
+/// A file with instructions for the project, as it was when the session was created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstructionFile {
+    /// Where it is, as shown to the model.
+    pub path: String,
+    /// Its text.
+    pub content: String,
+}
+
+/// The content of the `project_instructions` section: for each file, in the given order, `# <path>`, a blank line and
+/// the text as it is; joined by a blank line. Blank files are left out.
+pub fn project_instructions_body(files: &[InstructionFile]) -> String {
+    let files: Vec<String> = files
+        .iter()
+        .filter(|file| !file.content.trim().is_empty())
+        .map(|file| format!("# {}\n\n{}", file.path, file.content))
+        .collect();
+    files.join("\n\n")
+}

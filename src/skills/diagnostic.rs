@@ -1,0 +1,162 @@
+//! What is remarkable about a skill file, as data. Nothing in a diagnostic is text out of the file: diagnostics may end up in front
+//! of a model, and the file is not trusted.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; nothing is lost.
+    Info,
+    /// The skill loads, though a rule of the format is broken.
+    Warning,
+    /// The file gives no skill.
+    Error,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// What is remarkable, as a closed list.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum DiagnosticCode { $($(#[$doc])* $variant,)* }
+
+        impl DiagnosticCode {
+            /// Every code.
+            pub const ALL: &[DiagnosticCode] = &[$(DiagnosticCode::$variant,)*];
+
+            /// The text form, for example `missing_frontmatter`.
+            pub fn as_str(self) -> &'static str {
+                match self { $(DiagnosticCode::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The bytes are not UTF-8.
+    InvalidUtf8 = "invalid_utf8",
+    /// The text begins with a byte order mark, which is skipped.
+    ByteOrderMark = "byte_order_mark",
+    /// The text does not begin with a line `---`.
+    MissingFrontmatter = "missing_frontmatter",
+    /// No line `---` closes the frontmatter.
+    UnclosedFrontmatter = "unclosed_frontmatter",
+    /// The frontmatter is longer than 16 KiB.
+    FrontmatterTooLarge = "frontmatter_too_large",
+    /// The frontmatter is no YAML.
+    InvalidYaml = "invalid_yaml",
+    /// An anchor (`&name`), which is refused.
+    AnchorRefused = "anchor_refused",
+    /// An alias (`*name`), which is refused.
+    AliasRefused = "alias_refused",
+    /// A tag (`!name`), which is refused.
+    TagRefused = "tag_refused",
+    /// A directive (`%NAME`), which is refused.
+    DirectiveRefused = "directive_refused",
+    /// Lists and mappings are nested more than 8 deep.
+    TooDeep = "too_deep",
+    /// The frontmatter is no mapping of fields.
+    NotAMapping = "not_a_mapping",
+    /// A field is there twice.
+    DuplicateField = "duplicate_field",
+    /// There is no `name`.
+    MissingName = "missing_name",
+    /// The `name` is blank.
+    EmptyName = "empty_name",
+    /// The `name` breaks the rule for names.
+    InvalidName = "invalid_name",
+    /// The `name` is longer than 64 code points.
+    NameTooLong = "name_too_long",
+    /// The `name` is not that of the folder.
+    NameMismatch = "name_mismatch",
+    /// There is no `description`, or it is blank.
+    MissingDescription = "missing_description",
+    /// The `description` is longer than 1,024 code points.
+    DescriptionTooLong = "description_too_long",
+    /// The `compatibility` is longer than 500 code points.
+    CompatibilityTooLong = "compatibility_too_long",
+    /// A field holds another kind of value than it should.
+    WrongType = "wrong_type",
+    /// A field that this library does not know. It is kept.
+    UnknownField = "unknown_field",
+    /// There are no instructions after the frontmatter.
+    EmptyBody = "empty_body",
+}
+
+impl fmt::Display for DiagnosticCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for DiagnosticCode {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+/// One remark about a skill file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// What.
+    pub code: DiagnosticCode,
+    /// How bad.
+    pub severity: Severity,
+    /// For a person; says what to do. May name fields of the format, and holds no text of the file.
+    pub message: String,
+    /// The line in the file, from 1.
+    pub line: u32,
+    /// The column in code points, from 1.
+    pub column: u32,
+}
+
+/// A place in a file: line and column, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+impl Position {
+    pub(super) const START: Position = Position { line: 1, column: 1 };
+
+    pub(super) fn line(line: u32) -> Self {
+        Self { line, column: 1 }
+    }
+
+    /// The place just behind `text`, which is the beginning of a file.
+    pub(super) fn behind(text: &str) -> Self {
+        let line = text.matches('\n').count();
+        let column = text.rsplit('\n').next().unwrap_or_default().chars().count();
+        Self {
+            line: narrow(line + 1),
+            column: narrow(column + 1),
+        }
+    }
+}
+
+/// Counts of things in memory fit: a file with more than four billion lines is not read.
+pub(super) fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+impl Diagnostic {
+    pub(super) fn new(
+        code: DiagnosticCode,
+        severity: Severity,
+        at: Position,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            severity,
+            message: message.into(),
+            line: at.line,
+            column: at.column,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The manifest: what a `SKILL.md` file says about its skill.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::diagnostic::{Diagnostic, DiagnosticCode, Position, Severity};
+use super::frontmatter::{self, NoFrame};
+use super::yaml::{self, Fields};
+
+/// The longest frontmatter that is read, in bytes. The largest of 1,900 real ones has 1,344.
+const MAX_FRONTMATTER_BYTES: usize = 16 * 1024;
+const MAX_NAME: usize = 64;
+const MAX_DESCRIPTION: usize = 1024;
+const MAX_COMPATIBILITY: usize = 500;
+
+/// A value in the frontmatter. Scalars are strings whatever they look like: `version: 1.0` is `"1.0"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FieldValue {
+    /// A scalar.
+    Text(String),
+    /// A list.
+    List(Vec<FieldValue>),
+    /// A mapping.
+    Map(BTreeMap<String, FieldValue>),
+}
+
+impl FieldValue {
+    /// The text of a scalar.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            FieldValue::Text(text) => Some(text),
+            FieldValue::List(_) | FieldValue::Map(_) => None,
+        }
+    }
+}
+
+/// A skill as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParsedSkill {
+    /// The name, trimmed; that of the folder where the file gives none.
+    pub name: String,
+    /// What it is for, trimmed.
+    pub description: String,
+    /// The instructions: what follows the frontmatter, without the blank lines at both ends.
+    pub body: String,
+    /// See [`revision`].
+    pub revision: String,
+    /// Every field of the frontmatter, also the ones this library does not know.
+    pub fields: BTreeMap<String, FieldValue>,
+}
+
+impl ParsedSkill {
+    /// Whether the model may load it by itself: not with `disable-model-invocation: true`.
+    pub fn model_invocable(&self) -> bool {
+        flag(&self.fields, "disable-model-invocation") != Some(true)
+    }
+
+    /// Whether a person may choose it: not with `user-invocable: false`. The spelling `user-invokable` counts too.
+    pub fn user_invocable(&self) -> bool {
+        !["user-invocable", "user-invokable"]
+            .iter()
+            .any(|name| flag(&self.fields, name) == Some(false))
+    }
+}
+
+/// What reading a file gave. Without a skill at least one diagnostic is an error, with one none is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ParseOutcome {
+    /// The skill, if the file gives one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill: Option<ParsedSkill>,
+    /// What is remarkable about the file, in the order of the file where that matters.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl ParseOutcome {
+    fn refused(mut diagnostics: Vec<Diagnostic>, error: Diagnostic) -> Self {
+        diagnostics.push(error);
+        Self {
+            skill: None,
+            diagnostics,
+        }
+    }
+}
+
+/// The SHA-256 of a text's UTF-8, in lower-case hex; of the whole file as given, a byte order mark included.
+pub fn revision(text: &str) -> String {
+    use std::fmt::Write;
+
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .fold(String::with_capacity(64), |mut hex, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+}
+
+/// Reads a file given as bytes, as [`parse_skill`] does. Bytes that are not UTF-8 are a diagnostic.
+pub fn parse_skill_bytes(bytes: &[u8], location: Option<&str>) -> ParseOutcome {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse_skill(text, location),
+        Err(error) => {
+            let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let at = Position::behind(&String::from_utf8_lossy(valid));
+            let message = "the file is not UTF-8 from here on; save it as UTF-8";
+            ParseOutcome::refused(
+                Vec::new(),
+                Diagnostic::new(DiagnosticCode::InvalidUtf8, Severity::Error, at, message),
+            )
+        }
+    }
+}
+
+/// Reads the text of a `SKILL.md` file.
+///
+/// The frontmatter is YAML between two lines `---`, at most 16 KiB, nested at most 8 deep, without anchors, aliases, tags and
+/// directives; all scalars are strings. A byte order mark and CRLF line ends are fine.
+///
+/// A `description` is needed. A `name` that breaks the rule of the format, or is not that of the folder, is a warning; a blank
+/// one is an error. Where there is no `name` at all, the parent folder in `location` stands in, with a warning; without a
+/// location that ends in a `.md` file inside a folder it is an error. Lengths count code points.
+pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
+    let mut diagnostics = Vec::new();
+    let unmarked = frontmatter::without_mark(text);
+    if unmarked.len() < text.len() {
+        diagnostics.push(Diagnostic::new(
+            DiagnosticCode::ByteOrderMark,
+            Severity::Info,
+            Position::START,
+            "the file begins with a byte order mark, which was skipped",
+        ));
+    }
+
+    let frame = match frontmatter::frame(unmarked) {
+        Ok(frame) => frame,
+        Err(problem) => {
+            let (code, message) = match problem {
+                NoFrame::Missing => (
+                    DiagnosticCode::MissingFrontmatter,
+                    "the file does not begin with frontmatter; begin it with a line `---`, the fields, and a line `---`",
+                ),
+                NoFrame::Unclosed => (
+                    DiagnosticCode::UnclosedFrontmatter,
+                    "no line `---` closes the frontmatter; add one after the fields",
+                ),
+            };
+            let error = Diagnostic::new(code, Severity::Error, Position::START, message);
+            return ParseOutcome::refused(diagnostics, error);
+        }
+    };
+    if frame.block.len() > MAX_FRONTMATTER_BYTES {
+        let message = "the frontmatter is longer than 16 KiB; move text into the body";
+        let at = Position::START;
+        let error = Diagnostic::new(DiagnosticCode::FrontmatterTooLarge, Severity::Error, at, message);
+        return ParseOutcome::refused(diagnostics, error);
+    }
+    let fields = match yaml::parse(frame.block, frame.block_line) {
+        Ok(fields) => fields,
+        Err((code, at)) => {
+            let error = Diagnostic::new(code, Severity::Error, at, yaml_message(code));
+            return ParseOutcome::refused(diagnostics, error);
+        }
+    };
+
+    let mut check = Check {
+        fields: &fields,
+        diagnostics,
+    };
+    let name = check.name(location.and_then(folder_of));
+    let description = check.description();
+    check.other_fields();
+    if frame.body.is_empty() {
+        let at = Position::behind(unmarked);
+        check.remark(
+            DiagnosticCode::EmptyBody,
+            Severity::Warning,
+            at,
+            "the skill has no instructions; add them after the frontmatter",
+        );
+    }
+    let diagnostics = check.diagnostics;
+    let skill = name.zip(description).map(|(name, description)| ParsedSkill {
+        name,
+        description,
+        body: frame.body.to_owned(),
+        revision: revision(text),
+        fields: fields.values,
+    });
+    ParseOutcome { skill, diagnostics }
+}
+
+fn yaml_message(code: DiagnosticCode) -> &'static str {
+    match code {
+        DiagnosticCode::AnchorRefused => {
+            "anchors are not allowed in frontmatter; quote the value, or write it out"
+        }
+        DiagnosticCode::AliasRefused => {
+            "aliases are not allowed in frontmatter; quote the value, or write it out"
+        }
+        DiagnosticCode::TagRefused => {
+            "tags are not allowed in frontmatter; quote the value, or leave the tag out"
+        }
+        DiagnosticCode::DirectiveRefused => "directives are not allowed in frontmatter; leave the line out",
+        DiagnosticCode::TooDeep => "the frontmatter is nested more than 8 deep; make it flatter",
+        DiagnosticCode::NotAMapping => {
+            "the frontmatter holds no fields; write one `field: value` on each line"
+        }
+        DiagnosticCode::DuplicateField => "the field is there twice; keep one of them",
+        _ => {
+            "the frontmatter is no valid YAML here; quote values that hold `: `, ` #`, quotes or brackets, and check the indentation"
+        }
+    }
+}
+
+/// The checks of a file's fields.
+struct Check<'a> {
+    fields: &'a Fields,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn remark(&mut self, code: DiagnosticCode, severity: Severity, at: Position, message: impl Into<String>) {
+        self.diagnostics
+            .push(Diagnostic::new(code, severity, at, message));
+    }
+
+    fn position(&self, field: &str) -> Position {
+        self.fields
+            .positions
+            .get(field)
+            .copied()
+            .unwrap_or(Position::START)
+    }
+
+    /// A field that must be a scalar, trimmed; the outer `None` where it is not one.
+    fn scalar(&mut self, field: &str, severity: Severity) -> Option<Option<String>> {
+        match self.fields.values.get(field) {
+            None => Some(None),
+            Some(FieldValue::Text(text)) => Some(Some(text.trim().to_owned())),
+            Some(_) => {
+                let at = self.position(field);
+                self.remark(
+                    DiagnosticCode::WrongType,
+                    severity,
+                    at,
+                    format!("`{field}` must be a single value"),
+                );
+                None
+            }
+        }
+    }
+
+    fn too_long(&mut self, field: &str, text: &str, max: usize, code: DiagnosticCode) {
+        if text.chars().count() > max {
+            let at = self.position(field);
+            self.remark(
+                code,
+                Severity::Warning,
+                at,
+                format!("`{field}` is longer than {max} characters; shorten it"),
+            );
+        }
+    }
+
+    fn name(&mut self, folder: Option<&str>) -> Option<String> {
+        let at = self.position("name");
+        match (self.scalar("name", Severity::Error)?, folder) {
+            (Some(name), _) if name.is_empty() => {
+                self.remark(
+                    DiagnosticCode::EmptyName,
+                    Severity::Error,
+                    at,
+                    "`name` is blank; give the skill a name",
+                );
+                None
+            }
+            (Some(name), folder) => {
+                if !is_well_formed(&name) {
+                    self.remark(
+                        DiagnosticCode::InvalidName,
+                        Severity::Warning,
+                        at,
+                        "`name` should be lower-case letters, digits and single hyphens between them",
+                    );
+                }
+                self.too_long("name", &name, MAX_NAME, DiagnosticCode::NameTooLong);
+                if folder.is_some_and(|folder| folder != name) {
+                    let message = "`name` is not that of the folder; make them equal";
+                    self.remark(DiagnosticCode::NameMismatch, Severity::Warning, at, message);
+                }
+                Some(name)
+            }
+            (None, Some(folder)) => {
+                let message = "there is no `name`, so the folder's is used; add one";
+                self.remark(DiagnosticCode::MissingName, Severity::Warning, at, message);
+                Some(folder.to_owned())
+            }
+            (None, None) => {
+                self.remark(
+                    DiagnosticCode::MissingName,
+                    Severity::Error,
+                    at,
+                    "there is no `name`; add one",
+                );
+                None
+            }
+        }
+    }
+
+    fn description(&mut self) -> Option<String> {
+        let text = self.scalar("description", Severity::Error)?.unwrap_or_default();
+        if text.is_empty() {
+            let at = self.position("description");
+            let message = "there is no `description`; say what the skill does and when to use it";
+            self.remark(DiagnosticCode::MissingDescription, Severity::Error, at, message);
+            return None;
+        }
+        self.too_long(
+            "description",
+            &text,
+            MAX_DESCRIPTION,
+            DiagnosticCode::DescriptionTooLong,
+        );
+        Some(text)
+    }
+
+    fn other_fields(&mut self) {
+        if let Some(Some(text)) = self.scalar("compatibility", Severity::Warning) {
+            self.too_long(
+                "compatibility",
+                &text,
+                MAX_COMPATIBILITY,
+                DiagnosticCode::CompatibilityTooLong,
+            );
+        }
+        self.scalar("license", Severity::Warning);
+        for field in FLAGS {
+            let at = self.position(field);
+            if self.fields.values.contains_key(field) && flag(&self.fields.values, field).is_none() {
+                let message = format!("`{field}` must be true or false, and was ignored");
+                self.remark(DiagnosticCode::WrongType, Severity::Warning, at, message);
+            }
+        }
+        let at = self.position("metadata");
+        if self
+            .fields
+            .values
+            .get("metadata")
+            .is_some_and(|value| !matches!(value, FieldValue::Map(_)))
+        {
+            self.remark(
+                DiagnosticCode::WrongType,
+                Severity::Warning,
+                at,
+                "`metadata` must be a mapping",
+            );
+        }
+        for (field, at) in &self.fields.positions {
+            if !FORMAT.contains(&field.as_str()) && !FLAGS.contains(&field.as_str()) {
+                self.diagnostics.push(Diagnostic::new(
+                    DiagnosticCode::UnknownField,
+                    Severity::Info,
+                    *at,
+                    "the format does not define this field; it is kept and has no effect",
+                ));
+            }
+        }
+    }
+}
+
+/// The fields the format defines.
+const FORMAT: [&str; 6] = [
+    "name",
+    "description",
+    "license",
+    "compatibility",
+    "metadata",
+    "allowed-tools",
+];
+/// The fields of clients that restrict who may invoke a skill, all of them obeyed.
+const FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
+
+/// A field that says yes or no, in the spellings of YAML 1.1 and 1.2; none where it is absent or says neither.
+fn flag(fields: &BTreeMap<String, FieldValue>, name: &str) -> Option<bool> {
+    let text = fields.get(name)?.as_text()?.trim();
+    let is = |words: [&str; 3]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is(["true", "yes", "on"]) {
+        Some(true)
+    } else if is(["false", "no", "off"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Lower-case letters and digits, with single hyphens between them. Letters of any script, as the format's own validator has it.
+fn is_well_formed(name: &str) -> bool {
+    name.split('-').all(|part| {
+        !part.is_empty()
+            && part
+                .chars()
+                .all(|c| c.is_alphanumeric() && c.to_lowercase().eq([c]))
+    })
+}
+
+/// The folder that holds the file at `location`, if the location is that of a Markdown file.
+fn folder_of(location: &str) -> Option<&str> {
+    let mut parts = location.rsplit(['/', '\\']);
+    let file = parts.next()?;
+    let is_markdown = file.len() > 3 && file.to_ascii_lowercase().ends_with(".md");
+    parts.next().filter(|folder| is_markdown && !folder.is_empty())
+}

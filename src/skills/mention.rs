@@ -1,0 +1,317 @@
+//! Mentions: `$name` and `[$name](location)` in what a person typed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// A skill that can be mentioned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mentionable {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Where its file is.
+    #[serde(default)]
+    pub location: Option<String>,
+    /// Whether a stronger scope has a skill of that name. Then only `[$name](location)` reaches this one.
+    #[serde(default)]
+    pub shadowed: bool,
+}
+
+/// A skill was mentioned. Offsets are UTF-16 units, as JavaScript counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mention {
+    /// The skill's id.
+    pub id: String,
+    /// Where the mention begins: at its `$`, or at the `[` of a linked one.
+    pub start: usize,
+    /// Behind its last unit.
+    pub end: usize,
+}
+
+/// Why something that looks like a mention is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MentionNoticeCode {
+    /// No skill has that name, or none with that name has that location.
+    MentionUnknown,
+    /// Several skills have it.
+    MentionAmbiguous,
+}
+
+/// Something that looks like a mention and stays text. Each name is reported once, where it stands first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MentionNotice {
+    /// Why.
+    pub code: MentionNoticeCode,
+    /// The name, without the `$`.
+    pub name: String,
+    /// Where it begins, in UTF-16 units.
+    pub start: usize,
+    /// Behind its last unit.
+    pub end: usize,
+}
+
+/// What a text mentions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MentionScan {
+    /// Every mention, in the order of the text, repeated ones too.
+    pub mentions: Vec<Mention>,
+    /// What stayed text.
+    pub notices: Vec<MentionNotice>,
+}
+
+/// Names that mean something to a shell. They are never mentions, in whatever case, even if a skill is called so.
+const SHELL_NAMES: [&str; 11] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "SHELL",
+    "PWD",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "LANG",
+    "TERM",
+    "XDG_CONFIG_HOME",
+];
+
+/// Finds the skills that a text mentions.
+///
+/// A mention is a `$` and the longest run of letters, digits, `_`, `-` and `:` behind it, where that run is a skill's name,
+/// code point by code point. Nothing needs to stand before the `$`. `[$name](location)` means the skill with that name and
+/// that location; blanks around the location are trimmed, and an empty one makes it a plain mention. There are no mentions in fenced code,
+/// in code spans and directly after a backslash, and shell names such as `$PATH` are never mentions.
+///
+/// A name that no skill has, or that several have, stays text and is reported, unless it has no letter (`$5` is a price).
+/// Time is linear in the length of the text.
+pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
+    let mut by_name: BTreeMap<&str, Vec<&Mentionable>> = BTreeMap::new();
+    for skill in skills {
+        by_name.entry(&skill.name).or_default().push(skill);
+    }
+    let code = code_ranges(text);
+    let mut code = code.iter().peekable();
+    let mut cursor = Cursor {
+        text,
+        byte: 0,
+        units: 0,
+    };
+    let mut stops = Stops { text, next: 0 };
+    let mut reported = BTreeSet::new();
+    let mut scan = MentionScan::default();
+    let mut behind_last = 0;
+
+    for (dollar, _) in text.match_indices('$') {
+        while code.next_if(|(_, end)| *end <= dollar).is_some() {}
+        let in_code = code.peek().is_some_and(|(start, _)| *start <= dollar);
+        let before = text.get(..dollar).unwrap_or_default();
+        if in_code || dollar < behind_last || before.ends_with('\\') {
+            continue;
+        }
+        let behind = text.get(dollar + 1..).unwrap_or_default();
+        let name = behind.split(|c| !is_name_char(c)).next().unwrap_or_default();
+        if name.is_empty() || SHELL_NAMES.iter().any(|shell| shell.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+
+        let name_end = dollar + 1 + name.len();
+        let link = linked_location(before, name_end, &mut stops);
+        let (start, end) = link.map_or((dollar, name_end), |(_, end)| (dollar - 1, end));
+        behind_last = end;
+        let location = link
+            .map(|(location, _)| location)
+            .filter(|location| !location.is_empty());
+        let candidates = by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        let (start, end) = (cursor.units_at(start), cursor.units_at(end));
+        match resolve(candidates, location) {
+            Ok(skill) => scan.mentions.push(Mention {
+                id: skill.id.clone(),
+                start,
+                end,
+            }),
+            Err(code) => {
+                if name.chars().any(char::is_alphabetic) && reported.insert(name) {
+                    scan.notices.push(MentionNotice {
+                        code,
+                        name: name.to_owned(),
+                        start,
+                        end,
+                    });
+                }
+            }
+        }
+    }
+    scan
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | ':')
+}
+
+/// Which of the skills with the mentioned name is meant.
+fn resolve<'a>(
+    skills: &[&'a Mentionable],
+    location: Option<&str>,
+) -> Result<&'a Mentionable, MentionNoticeCode> {
+    let there: Vec<&Mentionable> = skills
+        .iter()
+        .copied()
+        .filter(|skill| location.is_none() || skill.location.as_deref() == location)
+        .collect();
+    let unshadowed: Vec<&Mentionable> = there.iter().copied().filter(|skill| !skill.shadowed).collect();
+    match (there.as_slice(), unshadowed.as_slice()) {
+        (_, [skill]) => Ok(skill),
+        ([skill], _) if location.is_some() => Ok(skill),
+        (_, []) if location.is_none() => Err(MentionNoticeCode::MentionUnknown),
+        ([], _) => Err(MentionNoticeCode::MentionUnknown),
+        _ => Err(MentionNoticeCode::MentionAmbiguous),
+    }
+}
+
+/// The trimmed location of a linked mention whose name ends at `name_end`, and where the link ends.
+fn linked_location<'a>(before: &str, name_end: usize, stops: &mut Stops<'a>) -> Option<(&'a str, usize)> {
+    let outside = before.strip_suffix('[')?;
+    if outside.ends_with('\\') || !stops.text.get(name_end..)?.starts_with("](") {
+        return None;
+    }
+    let from = name_end + 2;
+    let stop = stops.from(from);
+    let location = stops.text.get(from..stop)?;
+    stops
+        .text
+        .get(stop..)?
+        .starts_with(')')
+        .then(|| (location.trim(), stop + 1))
+}
+
+/// Finds the next `)` or line end, looking at each character once however often it is asked.
+struct Stops<'a> {
+    text: &'a str,
+    next: usize,
+}
+
+impl Stops<'_> {
+    /// The first stop at or behind `from`, or the end of the text. `from` never goes back.
+    fn from(&mut self, from: usize) -> usize {
+        if self.next < from {
+            let rest = self.text.get(from..).unwrap_or_default();
+            self.next = rest.find([')', '\n']).map_or(self.text.len(), |at| from + at);
+        }
+        self.next
+    }
+}
+
+/// Turns byte offsets into UTF-16 offsets. The offsets asked for never go back.
+struct Cursor<'a> {
+    text: &'a str,
+    byte: usize,
+    units: usize,
+}
+
+impl Cursor<'_> {
+    fn units_at(&mut self, byte: usize) -> usize {
+        let passed = self.text.get(self.byte..byte).unwrap_or_default();
+        self.units += passed.chars().map(char::len_utf16).sum::<usize>();
+        self.byte = byte;
+        self.units
+    }
+}
+
+/// A stretch of bytes.
+type Range = (usize, usize);
+
+/// Where the text is code, in order: fenced blocks, and code spans inside a paragraph.
+fn code_ranges(text: &str) -> Vec<Range> {
+    let mut ranges = Vec::new();
+    let mut fence: Option<(Fence<'_>, usize)> = None;
+    let mut paragraph = 0;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let end = at + line.len();
+        match (&fence, Fence::of(line)) {
+            (Some((open, start)), Some(close)) if close.closes(open) => {
+                ranges.push((*start, end));
+                fence = None;
+                paragraph = end;
+            }
+            (Some(_), _) => {}
+            (None, Some(open)) if open.opens() => {
+                spans(text, (paragraph, at), &mut ranges);
+                fence = Some((open, at));
+            }
+            (None, _) if line.trim().is_empty() => {
+                spans(text, (paragraph, at), &mut ranges);
+                paragraph = end;
+            }
+            (None, _) => {}
+        }
+        at = end;
+    }
+    match fence {
+        Some((_, start)) => ranges.push((start, at)),
+        None => spans(text, (paragraph, at), &mut ranges),
+    }
+    ranges
+}
+
+/// A line that begins with at least three backticks or tildes. Fences stand in lists and quotes too, so indentation and `>` may
+/// come first.
+struct Fence<'a> {
+    mark: char,
+    length: usize,
+    info: &'a str,
+}
+
+impl<'a> Fence<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let line = line.trim_start_matches([' ', '\t', '>']);
+        let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let info = line.trim_start_matches(mark);
+        let length = line.len() - info.len();
+        (length >= 3).then_some(Self { mark, length, info })
+    }
+
+    /// What follows backticks must hold none, otherwise they are a code span.
+    fn opens(&self) -> bool {
+        self.mark == '~' || !self.info.contains('`')
+    }
+
+    fn closes(&self, open: &Fence<'_>) -> bool {
+        self.mark == open.mark && self.length >= open.length && self.info.trim().is_empty()
+    }
+}
+
+/// Adds the code spans of one paragraph: a run of backticks up to the next run of the same length.
+fn spans(text: &str, (from, to): Range, ranges: &mut Vec<Range>) {
+    let paragraph = text.get(from..to).unwrap_or_default();
+    let mut runs: Vec<Range> = Vec::new();
+    for (at, _) in paragraph.match_indices('`') {
+        match runs.last_mut() {
+            Some((_, end)) if *end == from + at => *end += 1,
+            _ => runs.push((from + at, from + at + 1)),
+        }
+    }
+    let mut by_length: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (index, (start, end)) in runs.iter().enumerate() {
+        by_length.entry(end - start).or_default().push(index);
+    }
+    let mut index = 0;
+    while let Some((start, end)) = runs.get(index) {
+        // A backslash takes one backtick away from a run that would open; inside code it means nothing.
+        let escaped = text.get(..*start).is_some_and(|before| before.ends_with('\\'));
+        let length = end - start - usize::from(escaped);
+        let closing = by_length
+            .get(&length)
+            .and_then(|same| same.get(same.partition_point(|run| *run <= index)))
+            .and_then(|run| Some((*run, runs.get(*run)?.1)));
+        index = match closing {
+            Some((run, close)) if length > 0 => {
+                ranges.push((*start, close));
+                run + 1
+            }
+            _ => index + 1,
+        };
+    }
+}
