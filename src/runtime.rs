@@ -142,7 +142,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
         for (key, value) in parts.storage.shared().list(SKILLS).await? {
-            let skill: StoredSkill = serde_json::from_value(value).map_err(|cause| {
+            let skill: StoredSkill = serde_json::from_str(&value.to_string()).map_err(|cause| {
                 let text = format!("the stored skill `{key}` cannot be read: {cause}");
                 Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
             })?;

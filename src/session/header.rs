@@ -294,7 +294,7 @@ fn read<T: DeserializeOwned + Default>(stored: &BTreeMap<String, Value>, name: &
     let Some(value) = stored.get(name) else {
         return Ok(T::default());
     };
-    serde_json::from_value(value.clone()).map_err(|cause| {
+    serde_json::from_str(&value.to_string()).map_err(|cause| {
         let text = format!(
             "the stored setting `{name}` cannot be read: {cause}; export the session or repair the record"
         );

@@ -94,7 +94,7 @@ impl SessionRecord {
             unread: self.message_count.saturating_sub(read),
             created_at: self.created_at,
             updated_at: self.updated_at,
-            outcome: setting("outcome").and_then(|value| serde_json::from_value(value.clone()).ok()),
+            outcome: setting("outcome").and_then(|value| serde_json::from_str(&value.to_string()).ok()),
             cursor: format!("{}:{}", self.updated_at as u64, self.id),
         }
     }
