@@ -1,5 +1,16 @@
-//! What the model is shown: snapshots of runtime context, and the projection.
+//! What the model is shown: snapshots of runtime context, compactions, the projection, its budget and how it
+//! differs from the request before.
 
+mod budget;
+mod compaction;
+mod divergence;
+mod projection;
 mod snapshot;
 
+pub use budget::{BudgetParts, ContextBudget, text_tokens};
+pub use compaction::CompactionCheckpoint;
+pub use divergence::{DeclaredEvent, Divergence, DivergenceClass, RequestTrace, divergence};
+pub use projection::{
+    Notice, NoticeCode, Projection, SkillExpansion, SkillRevision, SkillSpan, Source, materialise, project,
+};
 pub use snapshot::{LoadedSkill, Placement, RuntimeContextSnapshot};

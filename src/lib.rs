@@ -10,13 +10,20 @@
 //! | [`context`] | runtime-context snapshots, and the projection: what the model sees, with its source map |
 //! | [`skills`] | `SKILL.md` manifests, the catalogue, `$name` mentions, rendering |
 //! | [`permissions`] | presets and the `<permissions>` text |
+//! | [`session`] | a session as a state machine: settings, conversation, turn, commits that wait |
+//! | [`runtime`] | the shell that carries out what a machine decides |
+//! | [`storage`] | the storage traits; memory and IndexedDB |
 //! | [`error`] | the one error type |
 
 pub mod context;
 pub mod error;
+pub mod message;
 pub mod permissions;
 pub mod prompt;
+pub mod runtime;
+pub mod session;
 pub mod skills;
+pub mod storage;
 
 mod untyped;
 

@@ -18,6 +18,7 @@ const MAX_COMPATIBILITY: usize = 500;
 /// A value in the frontmatter. Scalars are strings whatever they look like: `version: 1.0` is `"1.0"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum FieldValue {
     /// A scalar.
     Text(String),
@@ -39,6 +40,7 @@ impl FieldValue {
 
 /// A skill as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct ParsedSkill {
     /// The name, trimmed; that of the folder where the file gives none.
     pub name: String,
@@ -49,6 +51,7 @@ pub struct ParsedSkill {
     /// See [`revision`].
     pub revision: String,
     /// Every field of the frontmatter, also the ones this library does not know.
+    #[cfg_attr(target_family = "wasm", tsify(type = "Record<string, FieldValue>"))]
     pub fields: BTreeMap<String, FieldValue>,
 }
 

@@ -1,0 +1,57 @@
+//! Compaction checkpoints: a summary that stands for the messages before it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Result, message::MessageIndex, untyped};
+
+/// A summary of everything before `first_kept_message_index`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct CompactionCheckpoint {
+    /// Its id.
+    pub id: String,
+    /// The first message that is still shown.
+    pub first_kept_message_index: MessageIndex,
+    /// How many messages the conversation had.
+    pub history_message_count: u32,
+    /// The summary, as the host wrote it.
+    pub summary: String,
+    /// Milliseconds since the epoch.
+    pub timestamp: f64,
+    /// The provider that summarised.
+    pub provider: String,
+    /// The model that summarised.
+    pub model: String,
+    /// What it cost, as the host reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(target_family = "wasm", tsify(type = "unknown"))]
+    pub usage: Option<Value>,
+}
+
+impl CompactionCheckpoint {
+    /// Reads a checkpoint as a caller gives it.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(value: &Value, path: &str) -> Result<Self> {
+        let checkpoint = untyped::object(value, path)?;
+        let text = |name: &str| untyped::string(checkpoint, path, name);
+        Ok(Self {
+            id: text("id")?,
+            first_kept_message_index: MessageIndex(untyped::integer(
+                checkpoint,
+                path,
+                "firstKeptMessageIndex",
+                0,
+            )?),
+            history_message_count: untyped::integer(checkpoint, path, "historyMessageCount", 0)?,
+            summary: text("summary")?,
+            timestamp: untyped::milliseconds(checkpoint, path, "timestamp")?,
+            provider: text("provider")?,
+            model: text("model")?,
+            usage: untyped::optional(checkpoint, "usage").cloned(),
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Where a request differs from the one dispatched before it, in the words of prompt caches.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Projection, Source};
+use crate::message::MessageIndex;
+
+/// The first part of a request that differs from the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum DivergenceClass {
+    /// The earlier request is an exact prefix of this one.
+    None,
+    /// The tool declarations.
+    Tools,
+    /// The system prompt.
+    System,
+    /// A message.
+    Messages,
+}
+
+/// A change that a caller declared, and that may therefore change what the model sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum DeclaredEvent {
+    /// Another permission preset.
+    Preset,
+    /// Another preamble or other host sections.
+    Sections,
+    /// Another model.
+    Model,
+}
+
+/// How a request differs from the one dispatched before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct Divergence {
+    /// What differs first, in the order tools, system, messages.
+    pub class: DivergenceClass,
+    /// The first model message that differs; -1 unless messages differ first.
+    pub index: i64,
+    /// What was declared since the last dispatched request.
+    pub events: BTreeSet<DeclaredEvent>,
+}
+
+/// What is remembered of a dispatched request. Stored messages never change, so the plan stands for their bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestTrace {
+    /// The tool declarations, as JSON.
+    pub tools: String,
+    /// The system prompt.
+    pub system_prompt: String,
+    /// The plan.
+    pub projection: Projection,
+}
+
+/// Compares a request with the one dispatched before it.
+pub fn divergence(
+    before: Option<&RequestTrace>,
+    now: &RequestTrace,
+    events: &BTreeSet<DeclaredEvent>,
+) -> Divergence {
+    let Some(before) = before else {
+        return Divergence {
+            class: DivergenceClass::None,
+            index: -1,
+            events: events.clone(),
+        };
+    };
+    let (class, index) = if before.tools != now.tools {
+        (DivergenceClass::Tools, -1)
+    } else if before.system_prompt != now.system_prompt {
+        (DivergenceClass::System, -1)
+    } else {
+        match first_difference(&before.projection, &now.projection) {
+            Some(index) => (DivergenceClass::Messages, index),
+            None => (DivergenceClass::None, -1),
+        }
+    };
+    Divergence {
+        class,
+        index,
+        events: events.clone(),
+    }
+}
+
+fn first_difference(before: &Projection, now: &Projection) -> Option<i64> {
+    let (shown_before, shown_now) = (expansions(before), expansions(now));
+    let differs = |at: usize| match (before.sources.get(at), now.sources.get(at)) {
+        (Some(Source::History { message_index: left }), Some(Source::History { message_index: right })) => {
+            left != right || shown_before.get(left) != shown_now.get(right)
+        }
+        (left, right) => left != right,
+    };
+    let at = (0..before.sources.len()).find(|&at| differs(at))?;
+    i64::try_from(at).ok()
+}
+
+fn expansions(projection: &Projection) -> HashMap<MessageIndex, Vec<u32>> {
+    let mut by_message: HashMap<MessageIndex, Vec<u32>> = HashMap::new();
+    for expansion in &projection.skill_expansions {
+        by_message
+            .entry(expansion.message_index)
+            .or_default()
+            .push(expansion.snapshot_index);
+    }
+    by_message
+}

@@ -1,0 +1,406 @@
+//! The projection: which stored messages the model sees, in which order, and where every one of them comes from.
+//!
+//! The plan is made over outlines alone and is itself the source map; [`materialise`] then looks the bodies up.
+//! In every plan each tool call is answered exactly once, by results directly after it, and no result stands
+//! without its call.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
+use crate::{
+    Error, Result,
+    message::{Call, MessageData, MessageIndex, MessageOutline, Role, UserTurn, loop_dialect},
+    prompt,
+    skills::{self, Span},
+};
+
+/// A skill in exactly one revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct SkillRevision {
+    /// `scope:location`.
+    pub id: String,
+    /// SHA-256 of the file's text.
+    pub revision: String,
+}
+
+/// What one message of the model's input is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum Source {
+    /// A stored message.
+    History {
+        /// Which one.
+        message_index: MessageIndex,
+    },
+    /// A snapshot without placement, as a user message of its own.
+    RuntimeContext {
+        /// Which snapshot.
+        snapshot_index: u32,
+        /// The turn it belongs to.
+        user_turn: UserTurn,
+        /// That turn's user message.
+        message_index: MessageIndex,
+        /// What it renders.
+        skills: Vec<SkillRevision>,
+    },
+    /// A summary of everything before the first kept message.
+    Compaction {
+        /// Which compaction.
+        checkpoint_id: String,
+        /// The first kept message.
+        message_index: MessageIndex,
+        /// How many stored messages it stands for.
+        summarized_before: u32,
+    },
+    /// The answer to a call that has none.
+    InterruptedToolResult {
+        /// The message that holds the call.
+        message_index: MessageIndex,
+        /// The call.
+        tool_call_id: String,
+    },
+}
+
+/// Where a skill's block stands in the text in front of a user message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct SkillSpan {
+    /// `scope:location`.
+    pub id: String,
+    /// SHA-256 of the file's text.
+    pub revision: String,
+    /// First UTF-16 unit of the block within the message's (first) text.
+    pub start: u32,
+    /// One past the last.
+    pub end: u32,
+}
+
+/// A user message that is shown with a snapshot in front of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct SkillExpansion {
+    /// The user message.
+    pub message_index: MessageIndex,
+    /// The snapshot.
+    pub snapshot_index: u32,
+    /// Its skills.
+    pub skills: Vec<SkillSpan>,
+}
+
+/// The source map of one model input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+#[serde(rename = "ModelInputProjection")]
+pub struct Projection {
+    /// How many messages are stored.
+    pub history_message_count: u32,
+    /// What each message of the model's input is.
+    pub sources: Vec<Source>,
+    /// Which user messages are shown with skills in front.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skill_expansions: Vec<SkillExpansion>,
+}
+
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum NoticeCode {
+    /// The user turn of a snapshot is not stored.
+    AnchorMissing,
+    /// A tool result has no call that it could answer.
+    ResultLeftOut,
+    /// `$name` names no skill.
+    MentionUnknown,
+    /// `$name` names several skills.
+    MentionAmbiguous,
+    /// A user message holds tool results and typed text.
+    UserMessageMixed,
+}
+
+/// Something that was left out of the model's input, or not understood, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct Notice {
+    /// What it is about.
+    pub code: NoticeCode,
+    /// The stored message it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_index: Option<MessageIndex>,
+    /// An id or a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Plans what the model sees.
+///
+/// # Errors
+/// `invalid_argument` where the compaction keeps more than there is.
+pub fn project(
+    outlines: &[MessageOutline],
+    snapshots: &[RuntimeContextSnapshot],
+    compaction: Option<&CompactionCheckpoint>,
+) -> Result<(Projection, Vec<Notice>)> {
+    let count = u32::try_from(outlines.len()).unwrap_or(u32::MAX);
+    let first = compaction.map_or(0, |checkpoint| checkpoint.first_kept_message_index.0);
+    if first > count {
+        return Err(Error::invalid(format!(
+            "`firstKeptMessageIndex` is {first}, but there are {count} messages; pass the messages that were compacted too"
+        )));
+    }
+    let anchors = Anchors::of(outlines, snapshots);
+    let mut plan = Plan {
+        projection: Projection {
+            history_message_count: count,
+            ..Projection::default()
+        },
+        notices: anchors.missing.clone(),
+    };
+    if let Some(checkpoint) = compaction {
+        plan.projection.sources.push(Source::Compaction {
+            checkpoint_id: checkpoint.id.clone(),
+            message_index: checkpoint.first_kept_message_index,
+            summarized_before: first,
+        });
+    }
+    let mut rest = outlines.iter().zip(0u32..).skip(first as usize).peekable();
+    while let Some((outline, at)) = rest.next() {
+        let index = MessageIndex(at);
+        match outline.role {
+            Role::ToolResult => plan.leave_out(index, outline),
+            Role::Assistant if !outline.is_projected() => {}
+            Role::Assistant => {
+                plan.history(index);
+                let mut open: Vec<&Call> = outline.calls.iter().collect();
+                while let Some((result, at)) = rest.next_if(|(next, _)| next.role == Role::ToolResult) {
+                    match open.iter().position(|call| result.answers.contains(&call.id)) {
+                        Some(answered) => {
+                            open.remove(answered);
+                            plan.history(MessageIndex(at));
+                        }
+                        None => plan.leave_out(MessageIndex(at), result),
+                    }
+                }
+                plan.projection
+                    .sources
+                    .extend(open.into_iter().map(|call| Source::InterruptedToolResult {
+                        message_index: index,
+                        tool_call_id: call.id.clone(),
+                    }));
+            }
+            Role::User | Role::Other => {
+                plan.history(index);
+                plan.snapshots(index, anchors.by_message.get(&index), snapshots);
+            }
+        }
+    }
+    Ok((plan.projection, plan.notices))
+}
+
+/// Which snapshots belong to which stored message.
+struct Anchors {
+    by_message: HashMap<MessageIndex, Vec<u32>>,
+    missing: Vec<Notice>,
+}
+
+impl Anchors {
+    fn of(outlines: &[MessageOutline], snapshots: &[RuntimeContextSnapshot]) -> Self {
+        let mut anchors = Self {
+            by_message: HashMap::new(),
+            missing: Vec::new(),
+        };
+        if snapshots.is_empty() {
+            return anchors;
+        }
+        let turns: Vec<MessageIndex> = outlines
+            .iter()
+            .zip(0u32..)
+            .filter(|(outline, _)| outline.user_turn)
+            .map(|(_, at)| MessageIndex(at))
+            .collect();
+        for (snapshot, at) in snapshots.iter().zip(0u32..) {
+            match turns.get(snapshot.user_turn as usize) {
+                Some(&index) => anchors.by_message.entry(index).or_default().push(at),
+                None => anchors.missing.push(Notice {
+                    code: NoticeCode::AnchorMissing,
+                    message_index: None,
+                    detail: Some(format!(
+                        "snapshot {at} belongs to user turn {}",
+                        snapshot.user_turn
+                    )),
+                }),
+            }
+        }
+        anchors
+    }
+}
+
+struct Plan {
+    projection: Projection,
+    notices: Vec<Notice>,
+}
+
+impl Plan {
+    fn history(&mut self, message_index: MessageIndex) {
+        self.projection.sources.push(Source::History { message_index });
+    }
+
+    fn leave_out(&mut self, index: MessageIndex, result: &MessageOutline) {
+        self.notices.push(Notice {
+            code: NoticeCode::ResultLeftOut,
+            message_index: Some(index),
+            detail: result.answers.first().cloned(),
+        });
+    }
+
+    fn snapshots(&mut self, index: MessageIndex, own: Option<&Vec<u32>>, all: &[RuntimeContextSnapshot]) {
+        let mut offset = 0;
+        for &at in own.into_iter().flatten() {
+            let Some(snapshot) = all.get(at as usize) else {
+                continue;
+            };
+            match snapshot.placement {
+                Some(Placement::User) => {
+                    self.projection
+                        .skill_expansions
+                        .push(expansion(index, at, snapshot, offset));
+                    offset += utf16_len(&snapshot.content) + utf16_len(SEPARATOR);
+                }
+                None => self.projection.sources.push(Source::RuntimeContext {
+                    snapshot_index: at,
+                    user_turn: UserTurn(snapshot.user_turn),
+                    message_index: index,
+                    skills: skill_revisions(snapshot),
+                }),
+            }
+        }
+    }
+}
+
+/// Between the blocks of two snapshots of one turn, and between the last block and what was typed.
+const SEPARATOR: &str = "\n\n";
+
+fn utf16_len(text: &str) -> u32 {
+    u32::try_from(text.encode_utf16().count()).unwrap_or(u32::MAX)
+}
+
+fn skill_revisions(snapshot: &RuntimeContextSnapshot) -> Vec<SkillRevision> {
+    let skills = snapshot.skills.iter().flatten();
+    skills
+        .map(|skill| SkillRevision {
+            id: skill.id.clone(),
+            revision: skill.revision.clone(),
+        })
+        .collect()
+}
+
+fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, offset: u32) -> SkillExpansion {
+    let all = snapshot.skills.as_deref().unwrap_or_default();
+    let spans = skills::skill_spans(&snapshot.content, all);
+    // A block that cannot be found in a content of foreign make has the whole content as its span.
+    let whole = Span {
+        start: 0,
+        end: utf16_len(&snapshot.content) as usize,
+    };
+    let skills = all
+        .iter()
+        .zip(spans.into_iter().map(|span| span.unwrap_or(whole)));
+    SkillExpansion {
+        message_index: index,
+        snapshot_index: at,
+        skills: skills
+            .map(|(skill, span)| SkillSpan {
+                id: skill.id.clone(),
+                revision: skill.revision.clone(),
+                start: u32::try_from(span.start)
+                    .unwrap_or(u32::MAX)
+                    .saturating_add(offset),
+                end: u32::try_from(span.end).unwrap_or(u32::MAX).saturating_add(offset),
+            })
+            .collect(),
+    }
+}
+
+/// Looks the bodies of a plan up. Unchanged messages are shared, not copied.
+///
+/// `body` gives a stored message by its position.
+///
+/// # Errors
+/// `not_found` where a planned body is not loaded.
+pub fn materialise<M: MessageData>(
+    projection: &Projection,
+    body: impl Fn(MessageIndex) -> Option<M>,
+    outlines: &[MessageOutline],
+    snapshots: &[RuntimeContextSnapshot],
+    compaction: Option<&CompactionCheckpoint>,
+) -> Result<Vec<M>> {
+    let stored = |index: MessageIndex| {
+        body(index).ok_or_else(|| {
+            Error::new(
+                crate::ErrorCode::NotFound,
+                format!("message {} is not loaded; open the session again", index.0),
+            )
+        })
+    };
+    let mut before: HashMap<MessageIndex, Vec<M>> = HashMap::new();
+    for expansion in &projection.skill_expansions {
+        if let Some(snapshot) = snapshots.get(expansion.snapshot_index as usize) {
+            before
+                .entry(expansion.message_index)
+                .or_default()
+                .push(M::string(&snapshot.content));
+        }
+    }
+    projection
+        .sources
+        .iter()
+        .map(|source| match source {
+            Source::History { message_index } => {
+                let message = stored(*message_index)?;
+                Ok(match before.get(message_index) {
+                    Some(texts) => loop_dialect::with_text_before(&message, &M::joined(texts, SEPARATOR)),
+                    None => message,
+                })
+            }
+            Source::RuntimeContext { snapshot_index, .. } => {
+                let snapshot = snapshots.get(*snapshot_index as usize);
+                let (content, timestamp) =
+                    snapshot.map_or(("", 0.0), |it| (it.content.as_str(), it.timestamp));
+                Ok(loop_dialect::user_message(M::string(content), timestamp))
+            }
+            Source::Compaction { .. } => {
+                let (summary, timestamp) =
+                    compaction.map_or(("", 0.0), |it| (it.summary.as_str(), it.timestamp));
+                Ok(loop_dialect::user_message(
+                    M::string(&prompt::neutralise(summary)),
+                    timestamp,
+                ))
+            }
+            Source::InterruptedToolResult {
+                message_index,
+                tool_call_id,
+            } => {
+                let message = stored(*message_index)?;
+                let calls = outlines
+                    .get(message_index.offset())
+                    .map(|outline| outline.calls.as_slice());
+                let call = calls
+                    .unwrap_or_default()
+                    .iter()
+                    .find(|call| call.id == *tool_call_id);
+                let call = call.cloned().unwrap_or(Call {
+                    id: tool_call_id.clone(),
+                    name: String::new(),
+                });
+                Ok(loop_dialect::interrupted_result(&call, &message))
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! Messages as plain data, and the small outline that the core keeps of each one.
+//!
+//! A message is JSON values plus byte strings. Its body stays opaque: the core reads it once, through
+//! [`MessageView`], to make a [`MessageOutline`], and afterwards moves it by reference only. The few messages that
+//! a projection makes up are built through [`MessageData`].
+
+mod json;
+pub mod loop_dialect;
+mod outline;
+
+use serde::{Deserialize, Serialize};
+
+pub use outline::{Call, MessageOutline, Role, StopKind, turn_count};
+
+/// Position of a message in the stored conversation, from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct MessageIndex(pub u32);
+
+/// Zero-based ordinal of an actual user message among the stored ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct UserTurn(pub u32);
+
+impl MessageIndex {
+    /// The index as an offset into a slice.
+    pub fn offset(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What kind of plain data a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`, or nothing.
+    Null,
+    /// `true` or `false`.
+    Bool,
+    /// A 64-bit float.
+    Number,
+    /// UTF-16 text, which may hold lone surrogates.
+    String,
+    /// A byte string.
+    Bytes,
+    /// An ordered list.
+    List,
+    /// Named members.
+    Object,
+}
+
+/// Read access to plain data. Implemented for `serde_json::Value` and, in wasm, for JavaScript values that the
+/// surface has copied to plain data first, so that reading runs no foreign code.
+pub trait MessageView: Clone {
+    /// What kind of value this is.
+    fn kind(&self) -> Kind;
+    /// The text of a string that is well-formed Unicode. A string with a lone surrogate has none: it can be
+    /// shown and stored, but it never serves as a name or an id.
+    fn text(&self) -> Option<String>;
+    /// The text of a string, lone surrogates replaced by U+FFFD. For searching only, never for storing.
+    fn text_lossy(&self) -> Option<String>;
+    /// UTF-16 length of a string, 0 for anything else.
+    fn text_len(&self) -> usize;
+    /// The value of a number.
+    fn number(&self) -> Option<f64>;
+    /// The value of a boolean.
+    fn boolean(&self) -> Option<bool>;
+    /// An own member of an object.
+    fn field(&self, name: &str) -> Option<Self>;
+    /// The items of a list, empty for anything else.
+    fn items(&self) -> Vec<Self>;
+    /// Length of the value written as JSON, in UTF-16 units; byte strings count as base64.
+    fn json_len(&self) -> usize;
+    /// Whether a byte string stands anywhere inside.
+    fn has_bytes(&self) -> bool;
+
+    /// The text of a member, where it is well-formed.
+    fn field_text(&self, name: &str) -> Option<String> {
+        self.field(name).and_then(|value| value.text())
+    }
+}
+
+/// Making plain data, for the few messages that the core itself writes.
+pub trait MessageData: MessageView {
+    /// A string.
+    fn string(text: &str) -> Self;
+    /// A number.
+    fn from_number(number: f64) -> Self;
+    /// A boolean.
+    fn from_bool(value: bool) -> Self;
+    /// A list.
+    fn list(items: Vec<Self>) -> Self;
+    /// An object with these members, in this order.
+    fn object(members: Vec<(&str, Self)>) -> Self;
+    /// The same object with one member set; itself where it is no object.
+    fn with_field(&self, name: &str, value: Self) -> Self;
+    /// Strings joined with a separator, code unit for code unit. Anything else counts as empty.
+    fn joined(parts: &[Self], separator: &str) -> Self;
+    /// The value written as JSON text, as a string value.
+    fn to_json_text(&self) -> Self;
+}

@@ -1,0 +1,106 @@
+//! Plain data as `serde_json::Value`: the native form, without byte strings and lone surrogates.
+
+use serde_json::{Map, Value};
+
+use super::{Kind, MessageData, MessageView};
+
+impl MessageView for Value {
+    fn kind(&self) -> Kind {
+        match self {
+            Value::Null => Kind::Null,
+            Value::Bool(_) => Kind::Bool,
+            Value::Number(_) => Kind::Number,
+            Value::String(_) => Kind::String,
+            Value::Array(_) => Kind::List,
+            Value::Object(_) => Kind::Object,
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        self.as_str().map(str::to_owned)
+    }
+
+    fn text_lossy(&self) -> Option<String> {
+        self.text()
+    }
+
+    fn text_len(&self) -> usize {
+        self.as_str().map_or(0, |text| text.encode_utf16().count())
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.as_f64()
+    }
+
+    fn boolean(&self) -> Option<bool> {
+        self.as_bool()
+    }
+
+    fn field(&self, name: &str) -> Option<Self> {
+        self.as_object().and_then(|members| members.get(name)).cloned()
+    }
+
+    fn items(&self) -> Vec<Self> {
+        self.as_array().cloned().unwrap_or_default()
+    }
+
+    fn json_len(&self) -> usize {
+        self.to_string().encode_utf16().count()
+    }
+
+    fn has_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl MessageData for Value {
+    fn string(text: &str) -> Self {
+        Value::from(text)
+    }
+
+    fn from_number(number: f64) -> Self {
+        // Whole numbers stay whole, so that a timestamp is written as it is in JavaScript.
+        if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 {
+            Value::from(number as i64)
+        } else {
+            Value::from(number)
+        }
+    }
+
+    fn from_bool(value: bool) -> Self {
+        Value::from(value)
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        Value::Array(items)
+    }
+
+    fn object(members: Vec<(&str, Self)>) -> Self {
+        Value::Object(
+            members
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect::<Map<_, _>>(),
+        )
+    }
+
+    fn with_field(&self, name: &str, value: Self) -> Self {
+        let mut changed = self.clone();
+        if let Value::Object(members) = &mut changed {
+            members.insert(name.to_owned(), value);
+        }
+        changed
+    }
+
+    fn joined(parts: &[Self], separator: &str) -> Self {
+        let texts: Vec<&str> = parts
+            .iter()
+            .map(|part| part.as_str().unwrap_or_default())
+            .collect();
+        Value::from(texts.join(separator))
+    }
+
+    fn to_json_text(&self) -> Self {
+        Value::from(self.to_string())
+    }
+}

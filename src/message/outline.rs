@@ -1,0 +1,82 @@
+//! The small outline of a message: all that the core needs to know of it once it is stored.
+
+use serde::{Deserialize, Serialize};
+
+/// Who a message is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// A person, or text in a person's place.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool's answer.
+    ToolResult,
+    /// Any other role: kept and projected by reference.
+    Other,
+}
+
+/// How an assistant message ended, as far as the core tells endings apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StopKind {
+    /// The model failed.
+    Error,
+    /// A person stopped it.
+    Aborted,
+}
+
+/// A tool call inside an assistant message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The call's id, unique within its message.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+}
+
+/// What the core keeps of a message beside its opaque body.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageOutline {
+    /// Who it is from.
+    pub role: Role,
+    /// Whether it came in through `prompt` or `begin`, or counts as such by the dialect's import rule.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub user_turn: bool,
+    /// Tool calls of an assistant message, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    /// Ids of the calls that a tool result answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<String>,
+    /// Set where an assistant message failed or was aborted: it is stored, but not projected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopKind>,
+    /// Whether a tool result says that the tool failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_error: bool,
+    /// UTF-16 units of text that the core understands.
+    pub text_len: u32,
+    /// Estimated tokens.
+    pub tokens: u32,
+    /// Whether the body holds byte strings, which are handed out as copies.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub bytes: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl MessageOutline {
+    /// An assistant message that failed or was aborted is stored, but the model does not see it again.
+    pub fn is_projected(&self) -> bool {
+        self.stop.is_none()
+    }
+}
+
+/// How many actual user messages there are.
+pub fn turn_count(outlines: &[MessageOutline]) -> u32 {
+    u32::try_from(outlines.iter().filter(|outline| outline.user_turn).count()).unwrap_or(u32::MAX)
+}

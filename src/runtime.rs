@@ -1,0 +1,451 @@
+//! The imperative shell: it carries out what the machine of a session decides, against storage, a model and tools.
+//!
+//! It is one and the same code natively and in wasm. What differs (clock, ids, model, tools) comes in through the
+//! traits here. No `RefCell` borrow is held while foreign code runs.
+
+mod driver;
+mod session;
+mod signal;
+mod turn;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fmt,
+    rc::{Rc, Weak},
+};
+
+use crate::{
+    Error, ErrorCode, Result,
+    message::MessageData,
+    session::{
+        Exclusive, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
+        ToolCall, ToolDeclaration,
+    },
+    skills::{Catalog, SkillEntry},
+    storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
+};
+
+pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
+pub use signal::Signal;
+pub use turn::Turn;
+
+/// What the surroundings give: time, ids, and a place for work that nobody awaits.
+pub trait World {
+    /// Milliseconds since the epoch, a whole number.
+    fn now(&self) -> f64;
+    /// A new UUID, version 4.
+    fn new_id(&self) -> String;
+    /// Runs a future to its end in the background.
+    fn spawn(&self, future: LocalFuture<'static, ()>);
+}
+
+/// Takes the answer so far of a model that streams.
+pub type OnUpdate<M> = Rc<dyn Fn(Incoming<M>) -> Result<()>>;
+
+/// A host's model client. Errors are its own texts.
+pub trait Model<M> {
+    /// Preflight, before anything is kept.
+    fn check(&self, model: Option<ModelRef>) -> LocalFuture<'_, std::result::Result<(), String>>;
+    /// One answer.
+    fn complete(
+        &self,
+        request: ModelRequest<M>,
+        report: RequestReport,
+        on_update: OnUpdate<M>,
+        abort: Signal,
+    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
+}
+
+/// A host's tools. Errors are their own texts, shown to the model as failed results.
+pub trait Tools<M> {
+    /// Runs one call.
+    fn run(
+        &self,
+        call: ToolCall<M>,
+        abort: Signal,
+    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
+}
+
+/// What a runtime is made of.
+pub struct Parts<M> {
+    /// Where sessions are kept.
+    pub storage: Rc<dyn Storage<M>>,
+    /// Time, ids, background work.
+    pub world: Rc<dyn World>,
+    /// For `prompt`.
+    pub model: Option<Rc<dyn Model<M>>>,
+    /// For `prompt`.
+    pub tools: Rc<dyn Tools<M>>,
+    /// What the model is told of the tools.
+    pub declarations: Vec<ToolDeclaration<M>>,
+    /// Whether results of calls that were not allowed are refused.
+    pub strict: bool,
+}
+
+impl<M> fmt::Debug for Parts<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("strict", &self.strict)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A skill as a person adds it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct StoredSkill {
+    scope: String,
+    location: String,
+    content: String,
+}
+
+/// Something that happened to the runtime as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeEvent {
+    /// A session was created.
+    SessionCreated(String),
+    /// A session was deleted.
+    SessionDeleted(String),
+    /// The skills to choose from changed.
+    SkillsChanged,
+}
+
+/// Takes events; an error is collected, never passed on.
+pub type Listener<E> = Rc<dyn Fn(&E) -> std::result::Result<(), String>>;
+
+/// Everything that sessions of one page or worker share.
+pub struct Runtime<M> {
+    parts: Parts<M>,
+    surroundings: Surroundings<M>,
+    catalog: RefCell<Catalog>,
+    sessions: RefCell<HashMap<String, Weak<Session<M>>>>,
+    listeners: Listeners<RuntimeEvent>,
+    closed: Cell<bool>,
+}
+
+impl<M> fmt::Debug for Runtime<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name of the shared store that holds skills.
+const SKILLS: &str = "skills";
+
+impl<M: MessageData + 'static> Runtime<M> {
+    /// Opens a runtime on a storage, and reads the skills that it keeps.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
+        let mut catalog = Catalog::default();
+        for (key, value) in parts.storage.shared().list(SKILLS).await? {
+            let skill: StoredSkill = serde_json::from_value(value).map_err(|cause| {
+                let text = format!("the stored skill `{key}` cannot be read: {cause}");
+                Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
+            })?;
+            catalog.add(SkillEntry::new(&skill.scope, &skill.location, &skill.content)?);
+        }
+        let surroundings = Surroundings {
+            tools: parts.declarations.clone().into(),
+            strict: parts.strict,
+        };
+        Ok(Rc::new(Self {
+            parts,
+            surroundings,
+            catalog: RefCell::new(catalog),
+            sessions: RefCell::default(),
+            listeners: Listeners::default(),
+            closed: Cell::new(false),
+        }))
+    }
+
+    /// What kind of storage it uses.
+    pub fn storage_info(&self) -> StorageInfo {
+        self.parts.storage.info()
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.get() {
+            return Err(Error::new(
+                ErrorCode::Disposed,
+                "the runtime was closed; open another with `Runtime.open`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A new session, saved.
+    ///
+    /// # Errors
+    /// `invalid_argument` for bad options, `conflict` where the id is taken, and those of the storage.
+    pub async fn create_session(self: &Rc<Self>, options: NewSession) -> Result<Rc<Session<M>>> {
+        self.check_open()?;
+        let id = options.id.clone().unwrap_or_else(|| self.parts.world.new_id());
+        let machine = Machine::create(&options, id.clone(), self.surroundings.clone(), &self.stamp())?;
+        let session = Session::new(self, machine);
+        session.save().await.map_err(|error| match error.code() {
+            ErrorCode::Conflict => Error::new(
+                ErrorCode::Conflict,
+                format!("a session with the id `{id}` exists; open it or choose another id"),
+            )
+            .with("id", id.clone()),
+            _ => error,
+        })?;
+        if self.closed.get() {
+            session.release();
+            self.check_open()?;
+        }
+        self.sessions
+            .borrow_mut()
+            .insert(id.clone(), Rc::downgrade(&session));
+        self.listeners.emit(&RuntimeEvent::SessionCreated(id));
+        Ok(session)
+    }
+
+    /// A stored session. Opening one that is open gives the same one.
+    ///
+    /// # Errors
+    /// `not_found`, and those of the storage.
+    pub async fn open_session(self: &Rc<Self>, id: &str) -> Result<Rc<Session<M>>> {
+        self.check_open()?;
+        if let Some(open) = self.open_now(id) {
+            return Ok(open);
+        }
+        let storage = self.parts.storage.session(id);
+        let Some(stored) = storage.load().await? else {
+            return Err(not_found(id));
+        };
+        let first = Machine::<M>::first_to_load(&stored);
+        let count = stored.record.message_count;
+        let bodies = storage.read_messages(first, count).await?;
+        self.check_open()?;
+        // Somebody else may have opened it while we were reading: one object per session.
+        if let Some(open) = self.open_now(id) {
+            return Ok(open);
+        }
+        let machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        let session = Session::new(self, machine);
+        self.sessions
+            .borrow_mut()
+            .insert(id.to_owned(), Rc::downgrade(&session));
+        Ok(session)
+    }
+
+    fn open_now(&self, id: &str) -> Option<Rc<Session<M>>> {
+        let open = self.sessions.borrow().get(id).and_then(Weak::upgrade);
+        open.filter(|session| !session.machine().is_disposed())
+    }
+
+    /// The session that was used last, of a working directory or of all; a new one where there is none.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn continue_recent(self: &Rc<Self>, cwd: Option<String>) -> Result<Rc<Session<M>>> {
+        let filter = ListFilter {
+            cwd: cwd.clone(),
+            limit: 1,
+            before: None,
+        };
+        match self.list_sessions(filter).await?.first() {
+            Some(record) => self.open_session(&record.id).await,
+            None => {
+                self.create_session(NewSession {
+                    cwd,
+                    ..NewSession::default()
+                })
+                .await
+            }
+        }
+    }
+
+    /// Stored sessions, newest first.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub async fn list_sessions(&self, filter: ListFilter) -> Result<Vec<SessionRecord>> {
+        self.check_open()?;
+        self.parts.storage.directory().list(filter).await
+    }
+
+    /// Deletes a session for good.
+    ///
+    /// # Errors
+    /// `not_found`; `session_busy` while it runs a turn here; those of the storage.
+    pub async fn delete_session(&self, id: &str) -> Result<()> {
+        self.check_open()?;
+        let storage = self.parts.storage.session(id);
+        let open = self.open_now(id);
+        let exclusive = match &open {
+            Some(open) => Some(open.exclusive(Exclusive::Flush)?),
+            None => None,
+        };
+        if open.is_none() && storage.counters().await?.is_none() {
+            return Err(not_found(id));
+        }
+        storage.delete().await?;
+        drop(exclusive);
+        // Opened while we were deleting, perhaps: it is gone all the same.
+        if let Some(open) = self.open_now(id) {
+            open.release();
+        }
+        self.sessions.borrow_mut().remove(id);
+        self.listeners.emit(&RuntimeEvent::SessionDeleted(id.to_owned()));
+        Ok(())
+    }
+
+    /// Adds a skill, or replaces the one with the same scope and location; it is kept in storage.
+    ///
+    /// # Errors
+    /// `skill_invalid` where the file is no skill, and those of the storage.
+    pub async fn add_skill(&self, content: &str, location: &str, scope: &str) -> Result<SkillEntry> {
+        self.check_open()?;
+        let entry = SkillEntry::new(scope, location, content)?;
+        entry.require_usable()?;
+        let skill = StoredSkill {
+            scope: scope.to_owned(),
+            location: location.to_owned(),
+            content: content.to_owned(),
+        };
+        let value = serde_json::to_value(skill).unwrap_or_default();
+        self.parts
+            .storage
+            .shared()
+            .write(SKILLS, vec![(entry.id.clone(), Some(value))])
+            .await?;
+        self.catalog.borrow_mut().add(entry.clone());
+        self.listeners.emit(&RuntimeEvent::SkillsChanged);
+        Ok(entry)
+    }
+
+    /// Removes a skill. What was said with it stays.
+    ///
+    /// # Errors
+    /// `not_found`, and those of the storage.
+    pub async fn remove_skill(&self, id: &str) -> Result<()> {
+        self.check_open()?;
+        if self.catalog.borrow().get(id).is_none() {
+            return Err(Error::new(ErrorCode::NotFound, format!("there is no skill `{id}`")).with("id", id));
+        }
+        self.parts
+            .storage
+            .shared()
+            .write(SKILLS, vec![(id.to_owned(), None)])
+            .await?;
+        self.catalog.borrow_mut().remove(id);
+        self.listeners.emit(&RuntimeEvent::SkillsChanged);
+        Ok(())
+    }
+
+    /// The skills to choose from, in catalogue order.
+    pub fn skills(&self) -> Vec<SkillEntry> {
+        self.catalog.borrow().list().to_vec()
+    }
+
+    /// Takes events until the returned number is given to [`Runtime::unsubscribe`].
+    pub fn subscribe(&self, listener: Listener<RuntimeEvent>) -> u32 {
+        self.listeners.add(listener)
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&self, number: u32) {
+        self.listeners.remove(number);
+    }
+
+    /// Lets go of every session and of the storage.
+    ///
+    /// # Errors
+    /// `session_busy` or `pending_save` of the first session that cannot be let go; then nothing is closed.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.get() {
+            return Ok(());
+        }
+        let open: Vec<_> = self
+            .sessions
+            .borrow()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        for session in &open {
+            session.check_disposable()?;
+        }
+        for session in &open {
+            session.dispose()?;
+        }
+        self.closed.set(true);
+        self.parts.storage.close();
+        Ok(())
+    }
+
+    fn stamp(&self) -> crate::session::Stamp {
+        crate::session::Stamp {
+            now: self.parts.world.now(),
+            operation_id: self.parts.world.new_id(),
+        }
+    }
+}
+
+fn not_found(id: &str) -> Error {
+    Error::new(
+        ErrorCode::NotFound,
+        format!("there is no session `{id}`; list them with `listSessions`"),
+    )
+    .with("id", id)
+}
+
+/// Who is told of events, in the order of subscription.
+struct Listeners<E> {
+    next: Cell<u32>,
+    all: RefCell<Vec<(u32, Listener<E>)>>,
+    errors: RefCell<Vec<String>>,
+}
+
+impl<E> Default for Listeners<E> {
+    fn default() -> Self {
+        Self {
+            next: Cell::new(0),
+            all: RefCell::default(),
+            errors: RefCell::default(),
+        }
+    }
+}
+
+/// More errors of listeners than this are not kept.
+const LISTENER_ERRORS: usize = 100;
+
+impl<E> Listeners<E> {
+    fn add(&self, listener: Listener<E>) -> u32 {
+        let number = self.next.get();
+        self.next.set(number.wrapping_add(1));
+        self.all.borrow_mut().push((number, listener));
+        number
+    }
+
+    fn remove(&self, number: u32) {
+        self.all.borrow_mut().retain(|(other, _)| *other != number);
+    }
+
+    fn emit(&self, event: &E) {
+        // Copied first: a listener may subscribe, unsubscribe and call anything.
+        let all: Vec<Listener<E>> = self
+            .all
+            .borrow()
+            .iter()
+            .map(|(_, listener)| listener.clone())
+            .collect();
+        for listener in all {
+            if let Err(text) = listener(event) {
+                let mut errors = self.errors.borrow_mut();
+                if errors.len() < LISTENER_ERRORS {
+                    errors.push(text);
+                }
+            }
+        }
+    }
+
+    fn errors(&self) -> Vec<String> {
+        self.errors.borrow().clone()
+    }
+}

@@ -1,0 +1,177 @@
+//! `prompt`: a turn that is driven by us. The machine says what comes next; this carries it out.
+
+use std::{future::poll_fn, rc::Rc, task::Poll};
+
+use super::{Model, PromptOptions, Session, Signal, TurnReport, session::aborted};
+use crate::{
+    Error, ErrorCode, Result,
+    message::{Call, MessageData, loop_dialect},
+    session::{Exclusive, Incoming, Next, Outcome, ToolCall},
+    storage::LocalFuture,
+};
+
+impl<M: MessageData + 'static> Session<M> {
+    /// Sends a message and drives the turn to its end.
+    ///
+    /// # Errors
+    /// Only before the message is on its way, and then nothing is kept: `disposed`, `session_busy`,
+    /// `session_interrupted`, `pending_save`, `invalid_argument`, `skill_unavailable`, `model_failed` (preflight),
+    /// `aborted`.
+    pub async fn prompt(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<TurnReport> {
+        let exclusive = self.exclusive(Exclusive::AtRest)?;
+        let Some(model) = self.runtime.parts.model.clone() else {
+            return Err(Error::invalid(
+                "`prompt` needs a model; open the runtime with `model`, or use `begin`",
+            ));
+        };
+        let driven = self.driven(&options.abort);
+        let abort = driven.abort();
+        if abort.has_fired() {
+            return Err(aborted());
+        }
+        let input = self.input(content, options)?;
+        let reference = self.machine().header().model.clone();
+        let ready = abort.unless_fired(model.check(reference)).await;
+        // A model that fails because it was stopped was stopped.
+        if abort.has_fired() {
+            return Err(aborted());
+        }
+        if let Some(Err(text)) = ready {
+            let text = format!("the model is not ready: {text}");
+            return Err(Error::new(ErrorCode::ModelFailed, text));
+        }
+        let turn = self.machine_mut().prepare(input)?;
+        driven.drives(turn);
+        // From here on the turn itself keeps the session busy, until it ends.
+        drop(exclusive);
+        let (outcome, error) = match self.drive(turn, &*model, abort).await {
+            Ok(end) => end,
+            Err(error) if self.machine().is_dispatched() => (Outcome::Error, Some(error.to_string())),
+            Err(error) => {
+                let stamp = self.stamp();
+                self.machine_mut().settle(Outcome::Error, None, &stamp)?;
+                return Err(error);
+            }
+        };
+        self.settle(turn, outcome, error).await
+    }
+
+    async fn drive(
+        self: &Rc<Self>,
+        turn: u64,
+        model: &dyn Model<M>,
+        abort: &Signal,
+    ) -> Result<(Outcome, Option<String>)> {
+        let mut first = true;
+        loop {
+            let next = if first {
+                Next::CallModel
+            } else {
+                self.machine().next()
+            };
+            if abort.has_fired() && !first {
+                return Ok(match next {
+                    Next::Settle(outcome, error) => (outcome, error),
+                    Next::CallModel | Next::RunTools(_) => (Outcome::Cancelled, None),
+                });
+            }
+            match next {
+                Next::Settle(outcome, error) => return Ok((outcome, error)),
+                Next::CallModel => {
+                    let (request, report) = self.machine_mut().request()?;
+                    self.dispatch(turn).await?;
+                    first = false;
+                    if abort.has_fired() {
+                        return Ok((Outcome::Cancelled, None));
+                    }
+                    let session = Rc::clone(self);
+                    let answered = Signal::default();
+                    let over = answered.clone();
+                    let on_update = Rc::new(move |partial| {
+                        // Of an answer that is complete, or that was not waited for, nothing more is taken.
+                        if over.has_fired() {
+                            return Err(Error::invalid(
+                                "this answer is complete; its updates are no longer taken",
+                            ));
+                        }
+                        session.update(turn, partial)
+                    });
+                    let answer = model.complete(request, report, on_update, abort.clone());
+                    let answer = abort.unless_fired(answer).await;
+                    answered.fire();
+                    match answer {
+                        Some(Ok(message)) => self.append(turn, vec![message]).await?,
+                        Some(Err(text)) if !abort.has_fired() => return Ok((Outcome::Error, Some(text))),
+                        // A model that fails because it was stopped was stopped.
+                        Some(Err(_)) | None => return Ok((Outcome::Cancelled, None)),
+                    }
+                }
+                Next::RunTools(calls) => {
+                    let results = self.run_tools(calls, abort).await;
+                    self.append(turn, results).await?;
+                }
+            }
+        }
+    }
+
+    /// Runs a batch of calls side by side. On abort, what has finished is kept.
+    async fn run_tools(&self, calls: Vec<ToolCall<M>>, abort: &Signal) -> Vec<Incoming<M>> {
+        let mut running: Vec<CallUnderWay<'_, M>> = calls
+            .into_iter()
+            .map(|call| {
+                let named = Call {
+                    id: call.id.clone(),
+                    name: call.name.clone(),
+                };
+                let refusal = self.machine().tool_refusal(&call.name);
+                let future: LocalFuture<'_, _> = match refusal {
+                    Some(text) => Box::pin(async move { Err(text) }),
+                    None => self.runtime.parts.tools.run(call, abort.clone()),
+                };
+                CallUnderWay {
+                    call: named,
+                    future,
+                    result: None,
+                }
+            })
+            .collect();
+        let all = poll_fn(|context| {
+            let mut pending = false;
+            for tool in &mut running {
+                if tool.result.is_none() {
+                    match tool.future.as_mut().poll(context) {
+                        // A tool that fails because it was stopped was interrupted.
+                        Poll::Ready(Err(_)) if abort.has_fired() => pending = true,
+                        Poll::Ready(result) => tool.result = Some(result),
+                        Poll::Pending => pending = true,
+                    }
+                }
+            }
+            if pending { Poll::Pending } else { Poll::Ready(()) }
+        });
+        let _finished = abort.unless_fired(all).await;
+        let now = self.runtime.parts.world.now();
+        let results = running
+            .into_iter()
+            .filter_map(|tool| tool.result.map(|result| (tool.call, result)));
+        results
+            .map(|(call, result)| match result {
+                Ok(value) => Incoming {
+                    body: loop_dialect::tool_result(&call, &value.body, false, now),
+                    degraded: value.degraded,
+                },
+                Err(text) => Incoming {
+                    body: loop_dialect::tool_result(&call, &M::string(&text), true, now),
+                    degraded: Vec::new(),
+                },
+            })
+            .collect()
+    }
+}
+
+/// A call under way.
+struct CallUnderWay<'a, M> {
+    call: Call,
+    future: LocalFuture<'a, std::result::Result<Incoming<M>, String>>,
+    result: Option<std::result::Result<Incoming<M>, String>>,
+}

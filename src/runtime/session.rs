@@ -1,0 +1,605 @@
+//! An open session: the machine, its saving in order, and who is told.
+
+use std::{
+    cell::{Cell, Ref, RefCell, RefMut},
+    fmt,
+    rc::Rc,
+};
+
+use futures_util::lock::Mutex;
+
+use super::{Listener, Listeners, Runtime, Signal, Turn};
+use crate::{
+    Error, ErrorCode, Result,
+    context::{Notice, NoticeCode},
+    message::{MessageData, MessageIndex, UserTurn, loop_dialect, turn_count},
+    permissions::Preset,
+    prompt::Section,
+    session::{Degraded, Exclusive, Incoming, Machine, ModelRef, Outcome, Stamp, TurnEnd, TurnInput},
+    skills::{self, MentionNoticeCode},
+    storage::{CommitStatus, SessionStorage},
+};
+
+/// How a prompt is meant.
+#[derive(Clone, Debug)]
+pub struct PromptOptions {
+    /// Ids of chosen skills.
+    pub skills: Vec<String>,
+    /// Whether `$name` in the text chooses a skill.
+    pub mentions: bool,
+    /// Aborts the turn.
+    pub abort: Signal,
+}
+
+impl Default for PromptOptions {
+    fn default() -> Self {
+        Self {
+            skills: Vec::new(),
+            mentions: true,
+            abort: Signal::default(),
+        }
+    }
+}
+
+/// How a turn ended, and whether all of it is saved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnReport {
+    /// How.
+    pub end: TurnEnd,
+    /// Whether everything is saved; else `flush` finishes it.
+    pub saved: bool,
+    /// Why not.
+    pub save_error: Option<Error>,
+    /// Values that could not be stored, and became `null`.
+    pub degraded: Vec<Degraded>,
+}
+
+/// Something that happened to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionEvent<M> {
+    /// A turn was dispatched.
+    TurnStarted {
+        /// Which.
+        user_turn: UserTurn,
+    },
+    /// A message was added to the conversation.
+    Message {
+        /// Where.
+        message_index: MessageIndex,
+        /// The message, as it was typed or answered.
+        message: M,
+    },
+    /// The model's answer so far.
+    Update {
+        /// The partial answer.
+        message: M,
+    },
+    /// A turn ended.
+    TurnEnded {
+        /// How.
+        report: TurnReport,
+    },
+    /// Preset, model, sections, title or the like changed.
+    SettingsChanged,
+    /// Everything is saved.
+    Saved,
+    /// A write failed; it is kept, and `flush` finishes it.
+    SaveFailed {
+        /// Why.
+        error: Error,
+    },
+}
+
+/// A prompt or turn under way: what stops it, and what fires when it is over.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    pub(super) abort: Signal,
+    over: Signal,
+    /// The caller's signal, which stops it too, and our hook there.
+    caller: (Signal, u64),
+}
+
+/// An open session.
+pub struct Session<M> {
+    pub(super) runtime: Rc<Runtime<M>>,
+    machine: RefCell<Machine<M>>,
+    storage: Rc<dyn SessionStorage<M>>,
+    saving: Mutex<()>,
+    running: RefCell<Option<Running>>,
+    listeners: Listeners<SessionEvent<M>>,
+}
+
+impl<M: fmt::Debug> fmt::Debug for Session<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("machine", &self.machine)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ends an exclusive operation when it goes out of scope.
+pub(super) struct ExclusiveGuard<'a, M: MessageData>(&'a RefCell<Machine<M>>);
+
+impl<M: MessageData> Drop for ExclusiveGuard<'_, M> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().end_exclusive();
+    }
+}
+
+/// A prompt that is driven by us. However it ends, also where nobody waits for it any more, its turn does not stay.
+pub(super) struct Driven<'a, M: MessageData + 'static> {
+    session: &'a Rc<Session<M>>,
+    running: Running,
+    turn: Cell<Option<u64>>,
+}
+
+impl<M: MessageData + 'static> Driven<'_, M> {
+    pub(super) fn abort(&self) -> &Signal {
+        &self.running.abort
+    }
+
+    pub(super) fn drives(&self, number: u64) {
+        self.turn.set(Some(number));
+    }
+}
+
+impl<M: MessageData + 'static> Drop for Driven<'_, M> {
+    fn drop(&mut self) {
+        match self.turn.get() {
+            Some(number) if self.session.is_turn(number) => {
+                Turn::new(self.session, number).cancel_in_background();
+            }
+            _ => self.session.stopped(&self.running),
+        }
+    }
+}
+
+/// A turn that has ended and is being saved.
+struct Ending<'a, M: MessageData + 'static>(&'a Session<M>);
+
+impl<M: MessageData + 'static> Drop for Ending<'_, M> {
+    fn drop(&mut self) {
+        self.0.machine_mut().ended();
+        let running = self.0.running.borrow().clone();
+        if let Some(running) = running {
+            self.0.stopped(&running);
+        }
+    }
+}
+
+impl<M: MessageData + 'static> Session<M> {
+    pub(super) fn new(runtime: &Rc<Runtime<M>>, machine: Machine<M>) -> Rc<Self> {
+        let storage = runtime.parts.storage.session(machine.id());
+        Rc::new(Self {
+            runtime: runtime.clone(),
+            machine: RefCell::new(machine),
+            storage,
+            saving: Mutex::new(()),
+            running: RefCell::default(),
+            listeners: Listeners::default(),
+        })
+    }
+
+    /// The state of the session. The borrow must end before any foreign code runs.
+    pub fn machine(&self) -> Ref<'_, Machine<M>> {
+        self.machine.borrow()
+    }
+
+    pub(super) fn machine_mut(&self) -> RefMut<'_, Machine<M>> {
+        self.machine.borrow_mut()
+    }
+
+    pub(super) fn stamp(&self) -> Stamp {
+        self.runtime.stamp()
+    }
+
+    pub(super) fn exclusive(&self, kind: Exclusive) -> Result<ExclusiveGuard<'_, M>> {
+        self.machine_mut().begin_exclusive(kind)?;
+        Ok(ExclusiveGuard(&self.machine))
+    }
+
+    // ---- saving ------------------------------------------------------------------------------------------------
+
+    /// Saves the queue in order. What cannot be saved stays, and everything behind it.
+    pub(super) async fn save(&self) -> Result<()> {
+        let _one_at_a_time = self.saving.lock().await;
+        let mut wrote = false;
+        loop {
+            let Some(commit) = self.machine().next_commit() else {
+                break;
+            };
+            let error = match self.storage.commit(commit).await {
+                Ok(CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_)) => {
+                    self.machine_mut().saved();
+                    wrote = true;
+                    continue;
+                }
+                Ok(CommitStatus::Conflict(counters)) => Error::new(
+                    ErrorCode::Conflict,
+                    "another tab or worker wrote this conversation; open the session again to see it",
+                )
+                .with("conversation", counters.conversation),
+                Err(error) => error,
+            };
+            self.machine_mut().save_failed(error.clone());
+            self.listeners
+                .emit(&SessionEvent::SaveFailed { error: error.clone() });
+            return Err(error);
+        }
+        if wrote {
+            self.listeners.emit(&SessionEvent::Saved);
+        }
+        Ok(())
+    }
+
+    /// Saves what is pending, without a call of the model or a tool.
+    ///
+    /// # Errors
+    /// `disposed`, `session_busy`, and the storage's own.
+    pub async fn flush(&self) -> Result<()> {
+        let _exclusive = self.exclusive(Exclusive::Flush)?;
+        self.save().await
+    }
+
+    // ---- turns -------------------------------------------------------------------------------------------------
+
+    /// What a turn begins with: the message as it was typed, and the skills chosen for it.
+    pub(super) fn input(&self, content: &M, options: &PromptOptions) -> Result<TurnInput<M>> {
+        let message = loop_dialect::typed_message(content, self.runtime.parts.world.now())?;
+        let catalog = self.runtime.catalog.borrow();
+        let (mut mentioned, mut notices) = (Vec::new(), Vec::new());
+        if options.mentions {
+            let mentionable = catalog.mentionable();
+            for text in loop_dialect::texts(&message)
+                .iter()
+                .filter_map(|text| text.text_lossy())
+            {
+                let scan = skills::find_mentions(&text, &mentionable);
+                mentioned.extend(scan.mentions.into_iter().map(|mention| mention.id));
+                notices.extend(scan.notices);
+            }
+        }
+        let at = MessageIndex(self.machine().message_count());
+        let notices = notices.into_iter().map(|notice| Notice {
+            code: match notice.code {
+                MentionNoticeCode::MentionUnknown => NoticeCode::MentionUnknown,
+                MentionNoticeCode::MentionAmbiguous => NoticeCode::MentionAmbiguous,
+            },
+            message_index: Some(at),
+            detail: Some(notice.name),
+        });
+        let skills = skills::select(&catalog, &options.skills, &mentioned)?;
+        Ok(TurnInput {
+            message,
+            skills,
+            notices: notices.collect(),
+        })
+    }
+
+    /// Begins a turn for a host with a loop of its own.
+    ///
+    /// # Errors
+    /// `disposed`, `session_busy`, `session_interrupted`, `pending_save`, `skill_unavailable`, `invalid_argument`,
+    /// `aborted`.
+    pub fn begin(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<Turn<M>> {
+        let _exclusive = self.exclusive(Exclusive::AtRest)?;
+        if options.abort.has_fired() {
+            return Err(aborted());
+        }
+        let input = self.input(content, options)?;
+        let number = self.machine_mut().prepare(input)?;
+        let running = self.running(&options.abort);
+        // Weak, so that a turn that its host forgot does not keep the session.
+        let session = Rc::downgrade(self);
+        running.abort.on_fire(move || {
+            if let Some(session) = session.upgrade() {
+                Turn::new(&session, number).cancel_in_background();
+            }
+        });
+        Ok(Turn::new(self, number))
+    }
+
+    /// Something runs that `abort()` and the caller's signal can stop.
+    fn running(&self, caller: &Signal) -> Running {
+        let abort = Signal::default();
+        let stopped = abort.clone();
+        let hook = caller.on_fire(move || stopped.fire());
+        let running = Running {
+            abort,
+            over: Signal::default(),
+            caller: (caller.clone(), hook),
+        };
+        *self.running.borrow_mut() = Some(running.clone());
+        running
+    }
+
+    pub(super) fn driven(self: &Rc<Self>, caller: &Signal) -> Driven<'_, M> {
+        Driven {
+            session: self,
+            running: self.running(caller),
+            turn: Cell::new(None),
+        }
+    }
+
+    /// It runs no more, unless it is known to already.
+    fn stopped(&self, running: &Running) {
+        let mut current = self.running.borrow_mut();
+        let ended = current.take_if(|current| current.over.is(&running.over));
+        drop(current);
+        if ended.is_some() {
+            let (caller, hook) = &running.caller;
+            caller.forget(*hook);
+            running.over.fire();
+        }
+    }
+
+    /// Stops the running prompt or turn, and waits until it is over. Does nothing where none runs.
+    pub async fn abort(&self) {
+        let running = self.running.borrow().clone();
+        if let Some(running) = running {
+            running.abort.fire();
+            running.over.fired().await;
+        }
+    }
+
+    pub(super) fn is_turn(&self, number: u64) -> bool {
+        self.machine().current_turn() == Some(number)
+    }
+
+    pub(super) fn check_turn(&self, number: u64) -> Result<()> {
+        if self.is_turn(number) {
+            return Ok(());
+        }
+        Err(Error::invalid("this turn has ended; begin a new one"))
+    }
+
+    /// The messages from `from` on. They are looked up before anybody is told of the first: a listener may add more.
+    fn messages_from(&self, from: u32) -> Vec<(u32, M)> {
+        let machine = self.machine();
+        let loaded = from.saturating_sub(machine.loaded_from()) as usize;
+        (from..)
+            .zip(machine.bodies().iter().skip(loaded).cloned())
+            .collect()
+    }
+
+    fn announce(&self, messages: Vec<(u32, M)>) {
+        for (at, message) in messages {
+            self.listeners.emit(&SessionEvent::Message {
+                message_index: MessageIndex(at),
+                message,
+            });
+        }
+    }
+
+    /// The first request of a turn is on its way: it is kept, shown and saved. A failed save is kept as pending.
+    pub(super) async fn dispatch(&self, turn: u64) -> Result<()> {
+        // The clock is the host's and may call anything: first the stamp, then the look at where we are.
+        let stamp = self.stamp();
+        self.check_turn(turn)?;
+        let before = self.machine().message_count();
+        self.machine_mut().dispatched(&stamp)?;
+        let new = self.messages_from(before);
+        if !new.is_empty() {
+            let user_turn = UserTurn(turn_count(self.machine().outlines()).saturating_sub(1));
+            self.listeners.emit(&SessionEvent::TurnStarted { user_turn });
+            self.announce(new);
+        }
+        self.save_later().await;
+        Ok(())
+    }
+
+    pub(super) async fn append(&self, turn: u64, messages: Vec<Incoming<M>>) -> Result<()> {
+        let stamp = self.stamp();
+        self.check_turn(turn)?;
+        let before = self.machine().message_count();
+        self.machine_mut().append(messages, &stamp)?;
+        self.announce(self.messages_from(before));
+        self.save_later().await;
+        Ok(())
+    }
+
+    pub(super) fn update(&self, turn: u64, partial: Incoming<M>) -> Result<()> {
+        self.check_turn(turn)?;
+        let message = partial.body.clone();
+        self.machine_mut().update(partial)?;
+        self.listeners.emit(&SessionEvent::Update { message });
+        Ok(())
+    }
+
+    pub(super) async fn settle(
+        &self,
+        turn: u64,
+        outcome: Outcome,
+        error: Option<String>,
+    ) -> Result<TurnReport> {
+        let stamp = self.stamp();
+        self.check_turn(turn)?;
+        let before = self.machine().message_count();
+        let (end, degraded) = self.machine_mut().settle(outcome, error, &stamp)?;
+        Ok(self.end_turn(before, end, degraded).await)
+    }
+
+    async fn end_turn(&self, before: u32, end: TurnEnd, degraded: Vec<Degraded>) -> TurnReport {
+        let ending = Ending(self);
+        self.announce(self.messages_from(before));
+        self.save_later().await;
+        let save_error = self.machine().save_error().cloned();
+        let report = TurnReport {
+            end,
+            saved: save_error.is_none(),
+            save_error,
+            degraded,
+        };
+        // Who hears of the end may begin the next turn.
+        drop(ending);
+        self.listeners.emit(&SessionEvent::TurnEnded {
+            report: report.clone(),
+        });
+        report
+    }
+
+    /// Ends a turn that a restart cut off.
+    ///
+    /// # Errors
+    /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
+    pub async fn abandon(&self) -> Result<TurnReport> {
+        let exclusive = self.exclusive(Exclusive::Interrupted)?;
+        let stamp = self.stamp();
+        let before = self.machine().message_count();
+        let end = self.machine_mut().abandon(&stamp)?;
+        drop(exclusive);
+        Ok(self.end_turn(before, end, Vec::new()).await)
+    }
+
+    /// Saves what can be saved now. A failure is not lost: it is pending, and reported when the turn ends.
+    async fn save_later(&self) {
+        let _pending = self.save().await;
+    }
+
+    // ---- settings ----------------------------------------------------------------------------------------------
+
+    async fn save_settings(&self) -> Result<()> {
+        self.listeners.emit(&SessionEvent::SettingsChanged);
+        self.save().await
+    }
+
+    /// A person's choice of preset, for an idle session. The next dispatched prompt shows it.
+    ///
+    /// # Errors
+    /// Those of [`Machine::begin_exclusive`] and of the storage; a failed write is pending.
+    pub async fn set_preset(&self, preset: Option<Preset>) -> Result<()> {
+        let _exclusive = self.exclusive(Exclusive::AtRest)?;
+        let stamp = self.stamp();
+        self.machine_mut().set_preset(preset, &stamp);
+        self.save_settings().await
+    }
+
+    /// Another model, preamble or host sections, for an idle session; what is `None` stays.
+    ///
+    /// # Errors
+    /// `invalid_argument` for bad sections; else as [`Session::set_preset`].
+    pub async fn configure(
+        &self,
+        model: Option<Option<ModelRef>>,
+        system_prompt: Option<String>,
+        sections: Option<Vec<Section>>,
+    ) -> Result<()> {
+        let _exclusive = self.exclusive(Exclusive::AtRest)?;
+        let stamp = self.stamp();
+        self.machine_mut()
+            .configure(model, system_prompt, sections, &stamp)?;
+        self.save_settings().await
+    }
+
+    /// What a person calls the session.
+    ///
+    /// # Errors
+    /// `disposed`, and those of the storage; a failed write is pending.
+    pub async fn set_title(&self, title: String) -> Result<()> {
+        self.machine().check_live()?;
+        let stamp = self.stamp();
+        self.machine_mut().set_title(title, &stamp);
+        self.save_settings().await
+    }
+
+    /// Whether a person pinned it.
+    ///
+    /// # Errors
+    /// As [`Session::set_title`].
+    pub async fn set_pinned(&self, pinned: bool) -> Result<()> {
+        self.machine().check_live()?;
+        let stamp = self.stamp();
+        self.machine_mut().set_pinned(pinned, &stamp);
+        self.save_settings().await
+    }
+
+    /// A person has seen this many messages. Says whether that is more than before.
+    ///
+    /// # Errors
+    /// As [`Session::set_title`].
+    pub async fn mark_read(&self, message_count: u32) -> Result<bool> {
+        self.machine().check_live()?;
+        let stamp = self.stamp();
+        if !self.machine_mut().mark_read(message_count, &stamp) {
+            return Ok(false);
+        }
+        self.save_settings().await?;
+        Ok(true)
+    }
+
+    // ---- the rest ----------------------------------------------------------------------------------------------
+
+    /// Messages before `before` (by default the end), at most `limit`, oldest first.
+    ///
+    /// # Errors
+    /// `disposed`, and those of the storage.
+    pub async fn read_messages(&self, before: Option<u32>, limit: u32) -> Result<Vec<M>> {
+        self.machine().check_live()?;
+        let (count, loaded_from) = (self.machine().message_count(), self.machine().loaded_from());
+        let to = before.unwrap_or(count).min(count);
+        let from = to.saturating_sub(limit);
+        let mut page = if from < loaded_from {
+            self.storage.read_messages(from, to.min(loaded_from)).await?
+        } else {
+            Vec::new()
+        };
+        let machine = self.machine();
+        let (skip, end) = (
+            from.max(loaded_from) - loaded_from,
+            to.saturating_sub(loaded_from),
+        );
+        page.extend(
+            machine
+                .bodies()
+                .iter()
+                .take(end as usize)
+                .skip(skip as usize)
+                .cloned(),
+        );
+        Ok(page)
+    }
+
+    /// Takes events until the returned number is given to [`Session::unsubscribe`].
+    pub fn subscribe(&self, listener: Listener<SessionEvent<M>>) -> u32 {
+        self.listeners.add(listener)
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&self, number: u32) {
+        self.listeners.remove(number);
+    }
+
+    /// Texts of errors that listeners threw.
+    pub fn listener_errors(&self) -> Vec<String> {
+        self.listeners.errors()
+    }
+
+    pub(super) fn check_disposable(&self) -> Result<()> {
+        if self.machine().is_disposed() {
+            return Ok(());
+        }
+        self.exclusive(Exclusive::Dispose).map(|_| ())
+    }
+
+    /// Lets go of the session. Letting go of it twice is no error.
+    ///
+    /// # Errors
+    /// `session_busy` and `pending_save`.
+    pub fn dispose(&self) -> Result<()> {
+        self.check_disposable()?;
+        self.machine_mut().dispose();
+        Ok(())
+    }
+
+    /// Lets go of a session that was deleted: what is pending goes with it.
+    pub(super) fn release(&self) {
+        self.machine_mut().dispose();
+    }
+}
+
+pub(super) fn aborted() -> Error {
+    Error::new(
+        ErrorCode::Aborted,
+        "the prompt was aborted before it was sent; nothing was stored",
+    )
+}

@@ -1,0 +1,9 @@
+//! A session: its settings, its conversation, its turn, and the commits that wait to be saved.
+
+mod header;
+mod machine;
+mod turn;
+
+pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting, parse_preset, parse_sections};
+pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Stamp, Surroundings};
+pub use turn::{ModelRequest, Next, RequestReport, ToolCall, ToolDeclaration, TurnEnd, TurnInput};

@@ -1,0 +1,347 @@
+//! The settings of a session: one field each, saved one by one, so that the last write of each wins.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use crate::{
+    Error, ErrorCode, Result,
+    permissions::Preset,
+    prompt::{InstructionFile, Section, validate_host_sections},
+    untyped,
+};
+
+/// The shape of a session's messages, fixed when it is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum Dialect {
+    /// Roles `user`, `assistant` and `toolResult`.
+    #[default]
+    Loop,
+}
+
+/// The model that a session talks to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct ModelRef {
+    /// Who serves it.
+    pub provider: String,
+    /// Its name there.
+    pub id: String,
+    /// Tokens of input and output together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+    /// Tokens that an answer may have; kept free in the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum Outcome {
+    /// The model finished.
+    Success,
+    /// The model failed, or the host said so.
+    Error,
+    /// A person stopped it.
+    Cancelled,
+}
+
+/// What a new session begins with.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewSession {
+    /// Its id; a new one is made where absent.
+    pub id: Option<String>,
+    /// Its working directory.
+    pub cwd: Option<String>,
+    /// Its dialect.
+    pub dialect: Option<Dialect>,
+    /// Absent: nobody chose yet. `Some(None)`: a person chose to have none.
+    pub permission_preset: Option<Option<Preset>>,
+    /// The agent it belongs to.
+    pub agent_id: Option<String>,
+    /// Where it comes from.
+    pub source: Option<String>,
+    /// Whether nobody is there to be asked.
+    pub headless: bool,
+    /// The application's own instructions.
+    pub system_prompt: String,
+    /// Instruction files, read now and kept with the session.
+    pub project_instructions: Vec<InstructionFile>,
+    /// The host's own sections.
+    pub sections: Vec<Section>,
+    /// The model.
+    pub model: Option<ModelRef>,
+}
+
+impl NewSession {
+    /// Reads options as a caller gives them; `null` and nothing are no options.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(options: &Value) -> Result<Self> {
+        if options.is_null() {
+            return Ok(Self::default());
+        }
+        let options = untyped::object(options, "options")?;
+        for name in ["runContext", "projectId", "ticketId"] {
+            if untyped::optional(options, name).is_some() {
+                let text = "is not supported by this version; leave it out";
+                return Err(untyped::field_error(&format!("options.{name}"), text));
+            }
+        }
+        let text = |name: &str| match untyped::optional(options, name) {
+            None => Ok(None),
+            Some(_) => untyped::string(options, "options", name).map(Some),
+        };
+        Ok(Self {
+            id: text("id")?,
+            cwd: text("cwd")?,
+            dialect: text("dialect")?.map(|name| Dialect::parse(&name)).transpose()?,
+            permission_preset: options.get("permissionPreset").map(parse_preset).transpose()?,
+            agent_id: text("agentId")?,
+            source: text("source")?,
+            headless: match untyped::optional(options, "headless") {
+                None => false,
+                Some(Value::Bool(value)) => *value,
+                Some(_) => return Err(untyped::field_error("options.headless", "must be true or false")),
+            },
+            system_prompt: text("systemPrompt")?.unwrap_or_default(),
+            project_instructions: match untyped::optional(options, "projectInstructions") {
+                None => Vec::new(),
+                Some(files) => parse_items(files, "options.projectInstructions", |file, path| {
+                    Ok(InstructionFile {
+                        path: untyped::string(file, path, "path")?,
+                        content: untyped::string(file, path, "content")?,
+                    })
+                })?,
+            },
+            sections: match untyped::optional(options, "sections") {
+                None => Vec::new(),
+                Some(sections) => parse_sections(sections, "options.sections")?,
+            },
+            model: untyped::optional(options, "model")
+                .map(|model| ModelRef::parse(model, "options.model"))
+                .transpose()?,
+        })
+    }
+}
+
+/// Reads a preset: its name, or `null`.
+///
+/// # Errors
+/// `invalid_argument` that lists the presets.
+pub fn parse_preset(value: &Value) -> Result<Option<Preset>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(name) => name.parse().map(Some),
+        _ => Err(untyped::field_error(
+            "permissionPreset",
+            "must be the name of a preset, or null",
+        )),
+    }
+}
+
+/// Reads a list of `{ name, content }`.
+///
+/// # Errors
+/// `invalid_argument` that names the field.
+pub fn parse_sections(value: &Value, path: &str) -> Result<Vec<Section>> {
+    parse_items(value, path, |section, path| {
+        Ok(Section {
+            name: untyped::string(section, path, "name")?,
+            content: untyped::string(section, path, "content")?,
+        })
+    })
+}
+
+fn parse_items<T>(
+    value: &Value,
+    path: &str,
+    read: impl Fn(&Map<String, Value>, &str) -> Result<T>,
+) -> Result<Vec<T>> {
+    let items = untyped::array(value, path)?.iter().enumerate();
+    items
+        .map(|(at, item)| {
+            let path = format!("{path}[{at}]");
+            read(untyped::object(item, &path)?, &path)
+        })
+        .collect()
+}
+
+impl Dialect {
+    /// Reads a dialect's name.
+    ///
+    /// # Errors
+    /// `invalid_argument` for one that this version does not know.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "loop" => Ok(Self::Loop),
+            _ => Err(untyped::field_error(
+                "options.dialect",
+                "must be `loop`, the only dialect of this version",
+            )),
+        }
+    }
+}
+
+impl ModelRef {
+    /// Reads a model as a caller gives it.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(value: &Value, path: &str) -> Result<Self> {
+        let model = untyped::object(value, path)?;
+        let tokens = |name: &str| match untyped::optional(model, name) {
+            None => Ok(None),
+            Some(_) => untyped::integer(model, path, name, 1).map(Some),
+        };
+        Ok(Self {
+            provider: untyped::string(model, path, "provider")?,
+            id: untyped::string(model, path, "id")?,
+            context_window: tokens("contextWindow")?,
+            max_tokens: tokens("maxTokens")?,
+        })
+    }
+}
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $variant:ident($field:ident: $type:ty) = $name:literal,)*) => {
+        /// The settings of a session, as they stand.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Header { $($(#[$doc])* pub $field: $type,)* }
+
+        /// A change of one setting.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Setting { $($(#[$doc])* $variant($type),)* }
+
+        impl Setting {
+            /// The name of the field in storage and in JavaScript.
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $name,)* }
+            }
+
+            /// The value as it is stored.
+            pub fn value(&self) -> Value {
+                match self { $(Self::$variant(value) => serde_json::to_value(value).unwrap_or_default(),)* }
+            }
+        }
+
+        impl Header {
+            /// Sets one field.
+            pub fn set(&mut self, setting: Setting) {
+                match setting { $(Setting::$variant(value) => self.$field = value,)* }
+            }
+
+            /// Every field by name, as a new session's record holds it.
+            pub fn to_settings(&self) -> BTreeMap<String, Value> {
+                [$(Setting::$variant(self.$field.clone()),)*]
+                    .iter()
+                    .map(|setting| (setting.name().to_owned(), setting.value()))
+                    .collect()
+            }
+
+            /// Reads a stored record's settings. A field that is absent has its default; one that cannot be read
+            /// fails, so that nothing is overwritten by accident.
+            pub fn from_settings(stored: &BTreeMap<String, Value>) -> Result<Self> {
+                Ok(Self { $($field: read(stored, $name)?,)* })
+            }
+        }
+    };
+}
+
+settings! {
+    /// The shape of the messages.
+    Dialect(dialect: Dialect) = "dialect",
+    /// What the model may do, at most and at least.
+    PermissionPreset(permission_preset: Option<Preset>) = "permissionPreset",
+    /// Whether a person chose the preset.
+    PresetChosen(preset_chosen: bool) = "presetChosen",
+    /// The agent it belongs to.
+    AgentId(agent_id: Option<String>) = "agentId",
+    /// Where it comes from.
+    Source(source: Option<String>) = "source",
+    /// Whether nobody is there to be asked.
+    Headless(headless: bool) = "headless",
+    /// The application's own instructions.
+    SystemPrompt(system_prompt: String) = "systemPrompt",
+    /// Instruction files as they were when the session was created.
+    ProjectInstructions(project_instructions: Vec<InstructionFile>) = "projectInstructions",
+    /// The host's own sections.
+    Sections(sections: Vec<Section>) = "sections",
+    /// The model.
+    Model(model: Option<ModelRef>) = "model",
+    /// What a person calls it.
+    Title(title: Option<String>) = "title",
+    /// Whether a person pinned it.
+    Pinned(pinned: bool) = "pinned",
+    /// How many messages a person has seen.
+    ReadCount(read_count: u32) = "readCount",
+    /// Set while a turn is under way: its user message's position. Still set on reopening, the turn was cut off.
+    OpenTurn(open_turn: Option<u32>) = "openTurn",
+    /// How the last turn ended.
+    LastOutcome(last_outcome: Option<Outcome>) = "outcome",
+    /// Why it failed.
+    LastError(last_error: Option<String>) = "error",
+}
+
+fn read<T: DeserializeOwned + Default>(stored: &BTreeMap<String, Value>, name: &str) -> Result<T> {
+    let Some(value) = stored.get(name) else {
+        return Ok(T::default());
+    };
+    serde_json::from_value(value.clone()).map_err(|cause| {
+        let text = format!(
+            "the stored setting `{name}` cannot be read: {cause}; export the session or repair the record"
+        );
+        Error::new(ErrorCode::StorageFailed, text).with("field", name)
+    })
+}
+
+impl Header {
+    /// The settings of a new session.
+    ///
+    /// # Errors
+    /// `invalid_argument` for sections with a reserved, bad or repeated name.
+    pub fn new(options: &NewSession) -> Result<Self> {
+        validate_host_sections(&options.sections)?;
+        Ok(Self {
+            dialect: options.dialect.unwrap_or_default(),
+            permission_preset: options.permission_preset.unwrap_or(Some(Preset::ReadOnly)),
+            preset_chosen: options.permission_preset.is_some(),
+            agent_id: options.agent_id.clone(),
+            source: options.source.clone(),
+            headless: options.headless,
+            system_prompt: options.system_prompt.clone(),
+            project_instructions: options.project_instructions.clone(),
+            sections: options.sections.clone(),
+            model: options.model.clone(),
+            title: None,
+            pinned: false,
+            read_count: 0,
+            open_turn: None,
+            last_outcome: None,
+            last_error: None,
+        })
+    }
+}
+
+/// Checks an id that a host made up.
+///
+/// # Errors
+/// `invalid_argument` unless it matches `[A-Za-z0-9_-]{1,128}`.
+pub fn check_id(id: &str) -> Result<()> {
+    let fits = (1..=128).contains(&id.len());
+    if fits
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    {
+        return Ok(());
+    }
+    Err(Error::invalid("a session id must have 1 to 128 letters, digits, `_` or `-`").with("id", id))
+}

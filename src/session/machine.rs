@@ -1,0 +1,1214 @@
+//! One session as a state machine: settings, conversation, the running turn, and the commits that wait.
+//!
+//! Everything here is synchronous and decides; nothing here waits, reads a clock or makes ids. A change shows in
+//! memory at once and puts one commit at the end of the queue; the shell saves the queue in order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    rc::Rc,
+};
+
+use super::{
+    Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
+    ToolDeclaration, TurnEnd, TurnInput, header::check_id,
+};
+use crate::{
+    Error, ErrorCode, Result,
+    context::{
+        BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, Notice, Placement, Projection,
+        RequestTrace, RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
+    },
+    message::{Call, MessageData, MessageIndex, MessageOutline, Role, StopKind, loop_dialect, turn_count},
+    permissions::{Preset, permissions_text},
+    prompt::{
+        Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
+        system_prompt_at, validate_host_sections,
+    },
+    skills,
+    storage::{
+        AppendedMessage, Commit, Counters, OUTLINES_PER_PACK, OutlinePack, SessionRecord, StoredSession,
+    },
+};
+
+/// When a change happened, and the name under which it is saved. Both come from the shell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stamp {
+    /// Milliseconds since the epoch, a whole number.
+    pub now: f64,
+    /// A new, unique id.
+    pub operation_id: String,
+}
+
+/// What the machine needs to know of its surroundings.
+#[derive(Clone, Debug)]
+pub struct Surroundings<M> {
+    /// The declared tools.
+    pub tools: Rc<[ToolDeclaration<M>]>,
+    /// Whether results of calls that were not allowed are refused.
+    pub strict: bool,
+}
+
+/// A message on its way in, with the places where it could not be kept as it was.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incoming<M> {
+    /// The message, as plain data.
+    pub body: M,
+    /// Paths of values that became `null` because they cannot be stored.
+    pub degraded: Vec<String>,
+}
+
+/// A value that could not be stored, and became `null`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Degraded {
+    /// The message.
+    pub message_index: MessageIndex,
+    /// Where in it.
+    pub path: String,
+}
+
+/// A stored turn that a restart cut off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interrupted<M> {
+    /// Calls without a result.
+    pub unanswered: Vec<ToolCall<M>>,
+}
+
+/// What an exclusive operation needs before it may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exclusive {
+    /// A new prompt or turn, a change of preset, model or sections: a session at rest, with everything saved.
+    AtRest,
+    /// Ending an interrupted turn: everything saved.
+    Interrupted,
+    /// Saving what is pending.
+    Flush,
+    /// Letting go of the session: everything saved, and nothing under way.
+    Dispose,
+}
+
+/// A running turn.
+#[derive(Clone, Debug)]
+struct Turn<M> {
+    prepared: Option<Prepared<M>>,
+    system_prompt: String,
+    notices: Vec<Notice>,
+    built: Option<RequestTrace>,
+    partial: Option<Incoming<M>>,
+    degraded: Vec<Degraded>,
+}
+
+/// What a turn keeps once its first request is on its way, and forgets otherwise.
+#[derive(Clone, Debug)]
+struct Prepared<M> {
+    message: M,
+    outline: MessageOutline,
+    snapshot: Option<RuntimeContextSnapshot>,
+    sections: Vec<Section>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Machine<M> {
+    id: String,
+    cwd: String,
+    created_at: f64,
+    updated_at: f64,
+    header: Header,
+    counters: Counters,
+    surroundings: Surroundings<M>,
+    loaded_from: u32,
+    bodies: Vec<M>,
+    outlines: Vec<MessageOutline>,
+    snapshots: Vec<RuntimeContextSnapshot>,
+    checkpoints: Vec<Checkpoint>,
+    compactions: Vec<CompactionCheckpoint>,
+    turn: Option<Turn<M>>,
+    turns_begun: u64,
+    ending: bool,
+    exclusive: bool,
+    disposed: bool,
+    queue: VecDeque<Rc<Commit<M>>>,
+    save_error: Option<Error>,
+    dispatched: Option<RequestTrace>,
+    budget: Option<ContextBudget>,
+    events: BTreeSet<DeclaredEvent>,
+}
+
+impl<M: MessageData> Machine<M> {
+    /// A new session; its first commit waits in the queue.
+    ///
+    /// # Errors
+    /// `invalid_argument` for a bad id or bad sections.
+    pub fn create(
+        options: &NewSession,
+        id: String,
+        surroundings: Surroundings<M>,
+        stamp: &Stamp,
+    ) -> Result<Self> {
+        check_id(&id)?;
+        let header = Header::new(options)?;
+        let cwd = options.cwd.clone().unwrap_or_default();
+        let record = SessionRecord {
+            id: id.clone(),
+            cwd: cwd.clone(),
+            created_at: stamp.now,
+            updated_at: stamp.now,
+            message_count: 0,
+            counters: Counters::default(),
+            settings: header.to_settings(),
+        };
+        let stored = StoredSession {
+            record: record.clone(),
+            outlines: Vec::new(),
+            snapshots: Vec::new(),
+            checkpoints: Vec::new(),
+            compactions: Vec::new(),
+        };
+        let mut machine = Self::open(stored, 0, Vec::new(), surroundings)?;
+        let mut commit = machine.empty_commit(stamp);
+        commit.create = Some(record);
+        commit.expected = Some(0);
+        machine.counters.conversation = 1;
+        machine.queue.push_back(Rc::new(commit));
+        Ok(machine)
+    }
+
+    /// A stored session, with its message bodies from `loaded_from` on.
+    ///
+    /// # Errors
+    /// `storage_failed` where the record or the number of bodies makes no sense.
+    pub fn open(
+        stored: StoredSession,
+        loaded_from: u32,
+        bodies: Vec<M>,
+        surroundings: Surroundings<M>,
+    ) -> Result<Self> {
+        let header = Header::from_settings(&stored.record.settings)?;
+        let expected = stored.outlines.len().checked_sub(loaded_from as usize);
+        if expected != Some(bodies.len()) || stored.outlines.len() != stored.record.message_count as usize {
+            let text = "the stored session is damaged: its message count, outlines and messages disagree";
+            return Err(Error::new(ErrorCode::StorageFailed, text).with("sessionId", stored.record.id));
+        }
+        Ok(Self {
+            id: stored.record.id,
+            cwd: stored.record.cwd,
+            created_at: stored.record.created_at,
+            updated_at: stored.record.updated_at,
+            header,
+            counters: stored.record.counters,
+            surroundings,
+            loaded_from,
+            bodies,
+            outlines: stored.outlines,
+            snapshots: stored.snapshots,
+            checkpoints: stored.checkpoints,
+            compactions: stored.compactions,
+            turn: None,
+            turns_begun: 0,
+            ending: false,
+            exclusive: false,
+            disposed: false,
+            queue: VecDeque::new(),
+            save_error: None,
+            dispatched: None,
+            budget: None,
+            events: BTreeSet::new(),
+        })
+    }
+
+    /// Where a stored session's bodies are read from: all of a conversation of up to 1,000 messages, else from the
+    /// last compaction on.
+    pub fn first_to_load(stored: &StoredSession) -> u32 {
+        if stored.outlines.len() <= 1_000 {
+            return 0;
+        }
+        stored
+            .compactions
+            .last()
+            .map_or(0, |compaction| compaction.first_kept_message_index.0)
+    }
+
+    // ---- who may do what -------------------------------------------------------------------------------------
+
+    /// Begins an exclusive operation, or says why not.
+    ///
+    /// # Errors
+    /// The first that applies: `disposed`, `session_busy`, `session_interrupted`, `pending_save`.
+    pub fn begin_exclusive(&mut self, kind: Exclusive) -> Result<()> {
+        if self.disposed {
+            return Err(Error::new(
+                ErrorCode::Disposed,
+                "the session was disposed; open it again with `openSession`",
+            ));
+        }
+        if self.exclusive || self.is_running() {
+            let text =
+                "the session is busy with another turn or operation; wait for it to end or call `abort()`";
+            return Err(Error::new(ErrorCode::SessionBusy, text));
+        }
+        if kind == Exclusive::Dispose && self.save_error.is_none() && !self.queue.is_empty() {
+            let text = "the session is being saved; wait for that to end";
+            return Err(Error::new(ErrorCode::SessionBusy, text));
+        }
+        if kind == Exclusive::AtRest && self.header.open_turn.is_some() {
+            let text = "a turn of this session was cut off; call `abandon()` first";
+            return Err(Error::new(ErrorCode::SessionInterrupted, text));
+        }
+        if kind == Exclusive::Interrupted && self.header.open_turn.is_none() {
+            return Err(Error::invalid(
+                "this session has no interrupted turn; there is nothing to abandon",
+            ));
+        }
+        if kind != Exclusive::Flush && self.save_error.is_some() {
+            let text = "a save of this session is pending; call `flush()` first";
+            return Err(Error::new(ErrorCode::PendingSave, text));
+        }
+        self.exclusive = true;
+        Ok(())
+    }
+
+    /// Ends an exclusive operation.
+    pub fn end_exclusive(&mut self) {
+        self.exclusive = false;
+    }
+
+    /// Lets go of the session for good.
+    pub fn dispose(&mut self) {
+        self.disposed = true;
+    }
+
+    /// Fails where the session was disposed.
+    ///
+    /// # Errors
+    /// `disposed`.
+    pub fn check_live(&self) -> Result<()> {
+        if self.disposed {
+            return Err(Error::new(
+                ErrorCode::Disposed,
+                "the session was disposed; open it again with `openSession`",
+            ));
+        }
+        Ok(())
+    }
+
+    // ---- the turn --------------------------------------------------------------------------------------------
+
+    /// Prepares a turn, and numbers it. Nothing is kept until [`Machine::dispatched`].
+    ///
+    /// # Errors
+    /// `invalid_argument` for a message that is no user message.
+    pub fn prepare(&mut self, input: TurnInput<M>) -> Result<u64> {
+        let outline = loop_dialect::outline(&input.message, true)?;
+        if !outline.user_turn {
+            return Err(Error::invalid("a turn begins with a message of the role `user`"));
+        }
+        let snapshot = (!input.skills.is_empty()).then(|| RuntimeContextSnapshot {
+            user_turn: turn_count(&self.outlines),
+            content: skills::render_skills(&input.skills).content,
+            timestamp: 0.0,
+            skills: Some(input.skills),
+            placement: Some(Placement::User),
+        });
+        let sections = self.sections()?;
+        self.turn = Some(Turn {
+            system_prompt: render_system_prompt(&sections)?,
+            prepared: Some(Prepared {
+                message: input.message,
+                outline,
+                snapshot,
+                sections,
+            }),
+            notices: input.notices,
+            built: None,
+            partial: None,
+            degraded: Vec::new(),
+        });
+        self.turns_begun += 1;
+        Ok(self.turns_begun)
+    }
+
+    /// The sections of the system prompt, as they stand.
+    fn sections(&self) -> Result<Vec<Section>> {
+        let section = |name: &str, content: String| Section {
+            name: name.to_owned(),
+            content,
+        };
+        let mut sections = vec![section("preamble", self.header.system_prompt.clone())];
+        sections.push(section(
+            "project_instructions",
+            project_instructions_body(&self.header.project_instructions),
+        ));
+        sections.extend(self.header.sections.iter().cloned());
+        if !self.cwd.is_empty() {
+            sections.push(section("cwd", format!("Current working directory: {}", self.cwd)));
+        }
+        let text = permissions_text(
+            self.header.permission_preset,
+            &self.cwd,
+            self.shows_legacy_context()?,
+        );
+        sections.push(section("permissions", text));
+        Ok(sections)
+    }
+
+    fn shows_legacy_context(&self) -> Result<bool> {
+        if self.snapshots.iter().all(|snapshot| snapshot.placement.is_some()) {
+            return Ok(false);
+        }
+        let (plan, _) = project(&self.outlines, &self.snapshots, self.compactions.last())?;
+        Ok(plan
+            .sources
+            .iter()
+            .any(|source| matches!(source, Source::RuntimeContext { .. })))
+    }
+
+    /// What to send to the model now. Asking again before [`Machine::dispatched`] gives the same.
+    ///
+    /// # Errors
+    /// `invalid_argument` outside a turn and while calls are open.
+    pub fn request(&mut self) -> Result<(ModelRequest<M>, RequestReport)> {
+        let Some(mut turn) = self.turn.take() else {
+            return Err(no_turn());
+        };
+        let open = self.open_calls();
+        let result = if turn.prepared.is_none() && !open.is_empty() {
+            let ids: Vec<&str> = open.iter().map(|call| call.id.as_str()).collect();
+            Err(Error::invalid(format!(
+                "tool calls are open: `{}`; append their results first",
+                ids.join("`, `")
+            )))
+        } else {
+            self.build_request(&mut turn)
+        };
+        self.turn = Some(turn);
+        result
+    }
+
+    /// Builds the request of a turn, the user message that is not yet kept included.
+    fn build_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
+        let Some(prepared) = &turn.prepared else {
+            return self.build_stored_request(turn);
+        };
+        let snapshot = prepared.snapshot.clone();
+        let has_snapshot = snapshot.is_some();
+        self.bodies.push(prepared.message.clone());
+        self.outlines.push(prepared.outline.clone());
+        self.snapshots.extend(snapshot);
+        let result = self.build_stored_request(turn);
+        self.bodies.pop();
+        self.outlines.pop();
+        if has_snapshot {
+            self.snapshots.pop();
+        }
+        result
+    }
+
+    fn build_stored_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
+        let compaction = self.compactions.last();
+        let (projection, mut notices) = project(&self.outlines, &self.snapshots, compaction)?;
+        let messages = materialise(
+            &projection,
+            |index| self.body(index),
+            &self.outlines,
+            &self.snapshots,
+            compaction,
+        )?;
+        notices.extend(turn.notices.iter().cloned());
+        let (tokens, parts) = self.measure(&projection, &turn.system_prompt, compaction);
+        let model = self.header.model.as_ref();
+        let budget = ContextBudget::new(
+            model.and_then(|model| model.context_window),
+            model.and_then(|model| model.max_tokens),
+            parts,
+        );
+        let tools = &self.surroundings.tools;
+        let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).collect();
+        let trace = RequestTrace {
+            tools: texts.join(","),
+            system_prompt: turn.system_prompt.clone(),
+            projection: projection.clone(),
+        };
+        let divergence = divergence(self.dispatched.as_ref(), &trace, &self.events);
+        let request = ModelRequest {
+            system_prompt: turn.system_prompt.clone(),
+            messages,
+            tools: tools.iter().map(|tool| tool.declaration.clone()).collect(),
+        };
+        turn.built = Some(trace);
+        self.budget = Some(budget);
+        Ok((
+            request,
+            RequestReport {
+                projection,
+                budget,
+                divergence,
+                tokens,
+                notices,
+            },
+        ))
+    }
+
+    /// Estimated tokens per source, and by part.
+    fn measure(
+        &self,
+        projection: &Projection,
+        system_prompt: &str,
+        compaction: Option<&CompactionCheckpoint>,
+    ) -> (Vec<u32>, BudgetParts) {
+        let mut parts = BudgetParts {
+            system_prompt: text_tokens(system_prompt),
+            tools: self
+                .surroundings
+                .tools
+                .iter()
+                .map(|tool| text_tokens(&tool.json))
+                .sum(),
+            ..BudgetParts::default()
+        };
+        let snapshot_tokens = |at: u32| {
+            self.snapshots
+                .get(at as usize)
+                .map_or(0, |it| text_tokens(&it.content))
+        };
+        let mut skill_tokens: BTreeMap<MessageIndex, u32> = BTreeMap::new();
+        for expansion in &projection.skill_expansions {
+            *skill_tokens.entry(expansion.message_index).or_default() +=
+                snapshot_tokens(expansion.snapshot_index);
+        }
+        let tokens = projection.sources.iter().map(|source| match source {
+            Source::History { message_index } => {
+                let own = self
+                    .outlines
+                    .get(message_index.offset())
+                    .map_or(0, |outline| outline.tokens);
+                let skills = skill_tokens.get(message_index).copied().unwrap_or(0);
+                parts.messages = parts.messages.saturating_add(own);
+                parts.skills = parts.skills.saturating_add(skills);
+                own.saturating_add(skills)
+            }
+            Source::RuntimeContext { snapshot_index, .. } => {
+                let own = snapshot_tokens(*snapshot_index);
+                parts.legacy_context = parts.legacy_context.saturating_add(own);
+                own
+            }
+            Source::Compaction { .. } => {
+                let own = compaction.map_or(0, |checkpoint| text_tokens(&checkpoint.summary));
+                parts.summary = parts.summary.saturating_add(own);
+                own
+            }
+            Source::InterruptedToolResult { .. } => {
+                let own = loop_dialect::interrupted_tokens();
+                parts.messages = parts.messages.saturating_add(own);
+                own
+            }
+        });
+        (tokens.collect(), parts)
+    }
+
+    /// The request is on its way. The first time, the user message, its snapshot and the checkpoint are kept, in
+    /// one commit; later, only what "the last dispatched request" means changes.
+    ///
+    /// # Errors
+    /// `invalid_argument` outside a turn and before [`Machine::request`].
+    pub fn dispatched(&mut self, stamp: &Stamp) -> Result<()> {
+        let base = self.lengths();
+        let Some(turn) = &mut self.turn else {
+            return Err(no_turn());
+        };
+        if turn.built.is_none() && turn.prepared.is_some() {
+            return Err(Error::invalid(
+                "nothing was requested yet; call `request()` before `dispatched()`",
+            ));
+        }
+        // What can fail comes first.
+        let checkpoints = match &turn.prepared {
+            Some(prepared) => {
+                let message_count = base.messages.saturating_add(1);
+                diff_system_prompt(&self.checkpoints, &prepared.sections, message_count, stamp.now)?
+            }
+            None => Vec::new(),
+        };
+        let Some(trace) = turn.built.take() else {
+            return Ok(());
+        };
+        if let Some(prepared) = turn.prepared.take() {
+            self.checkpoints = checkpoints;
+            self.snapshots
+                .extend(prepared.snapshot.map(|snapshot| RuntimeContextSnapshot {
+                    timestamp: stamp.now,
+                    ..snapshot
+                }));
+            self.bodies.push(prepared.message);
+            self.outlines.push(prepared.outline);
+            self.commit_conversation(&base, vec![Setting::OpenTurn(Some(base.messages))], stamp);
+        }
+        self.dispatched = Some(trace);
+        self.events.clear();
+        Ok(())
+    }
+
+    /// The answer so far. The last one is kept where the model fails or a person stops it.
+    ///
+    /// # Errors
+    /// `invalid_argument` where it is no assistant message, or there is no dispatched turn.
+    pub fn update(&mut self, partial: Incoming<M>) -> Result<()> {
+        let outline = loop_dialect::outline(&partial.body, false)?;
+        if outline.role != Role::Assistant {
+            return Err(Error::invalid(
+                "a partial answer must be a message with the role `assistant`",
+            ));
+        }
+        self.running_turn()?.partial = Some(partial);
+        Ok(())
+    }
+
+    /// Keeps assistant messages and results of open calls, in one commit. An assistant message that arrives while
+    /// calls are open first gets interrupted results stored for them.
+    ///
+    /// # Errors
+    /// `invalid_argument` for anything else, or outside a dispatched turn; `tool_not_gated` for a result of a call
+    /// that was not allowed. Nothing of the batch is kept then.
+    pub fn append(&mut self, incoming: Vec<Incoming<M>>, stamp: &Stamp) -> Result<()> {
+        self.running_turn()?;
+        let mut batch = Batch::after(self);
+        let mut answered = false;
+        for message in incoming {
+            let outline = loop_dialect::outline(&message.body, false)?;
+            match outline.role {
+                Role::Assistant => {
+                    batch.answer_open_calls();
+                    batch.push(message, outline);
+                    answered = true;
+                }
+                Role::ToolResult => {
+                    let id = outline.answers.first().cloned().unwrap_or_default();
+                    let Some(call) = batch.take_open(&id) else {
+                        return Err(Error::invalid(format!(
+                            "no open tool call has the id `{id}`; append results after the message that holds their call"
+                        ))
+                        .with("toolCallId", id));
+                    };
+                    self.check_allowed(&call, &outline)?;
+                    batch.push(message, outline);
+                }
+                Role::User | Role::Other => {
+                    return Err(Error::invalid(
+                        "a turn takes assistant messages and tool results; begin another turn for a user message",
+                    ));
+                }
+            }
+        }
+        // An answer means that the request it answers was sent.
+        if answered && let Some(trace) = self.turn.as_mut().and_then(|turn| turn.built.take()) {
+            self.dispatched = Some(trace);
+            self.events.clear();
+        }
+        self.keep(batch.staged, Vec::new(), stamp);
+        Ok(())
+    }
+
+    /// A result without an error means that the tool ran. It may only have run if the call was allowed.
+    fn check_allowed(&self, call: &Call, outline: &MessageOutline) -> Result<()> {
+        let allowed = self
+            .surroundings
+            .tools
+            .iter()
+            .any(|tool| tool.name == call.name && tool.access_none);
+        if !self.surroundings.strict || outline.is_error || allowed {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::ToolNotGated,
+            format!(
+                "the call `{}` of tool `{}` was not allowed; declare the tool with access `none`, or open the runtime with `strict: false`",
+                call.id, call.name
+            ),
+        )
+        .with("toolCallId", call.id.clone())
+        .with("toolName", call.name.clone()))
+    }
+
+    /// Why a call must not run here, as the model is told. Only tools that are declared to touch nothing run.
+    pub fn tool_refusal(&self, name: &str) -> Option<String> {
+        match self.surroundings.tools.iter().find(|tool| tool.name == name) {
+            None => Some(format!("there is no tool named `{name}`")),
+            Some(tool) if !tool.access_none => Some(format!(
+                "the tool `{name}` is not allowed here: only tools declared with access `none` can run"
+            )),
+            Some(_) => None,
+        }
+    }
+
+    /// What a turn that is driven by us does next.
+    pub fn next(&self) -> Next<M> {
+        let open = self.open_tool_calls();
+        if !open.is_empty() {
+            return Next::RunTools(open);
+        }
+        match self.outlines.last() {
+            Some(MessageOutline {
+                role: Role::Assistant,
+                stop,
+                ..
+            }) => match stop {
+                Some(StopKind::Error) => {
+                    let text = self
+                        .bodies
+                        .last()
+                        .and_then(|body| body.field_text("errorMessage"));
+                    Next::Settle(
+                        Outcome::Error,
+                        Some(text.unwrap_or_else(|| "the model failed".to_owned())),
+                    )
+                }
+                Some(StopKind::Aborted) => Next::Settle(Outcome::Cancelled, None),
+                None => Next::Settle(Outcome::Success, None),
+            },
+            _ => Next::CallModel,
+        }
+    }
+
+    /// Ends the turn. Before the first dispatch nothing is kept. After it, a failed or cancelled turn keeps the
+    /// last partial answer, and every open call gets an interrupted result; the session stays busy until
+    /// [`Machine::ended`].
+    ///
+    /// # Errors
+    /// `invalid_argument` outside a turn.
+    pub fn settle(
+        &mut self,
+        outcome: Outcome,
+        error: Option<String>,
+        stamp: &Stamp,
+    ) -> Result<(TurnEnd, Vec<Degraded>)> {
+        let Some(turn) = &mut self.turn else {
+            return Err(no_turn());
+        };
+        let end = TurnEnd { outcome, error };
+        if turn.prepared.is_some() {
+            self.turn = None;
+            return Ok((end, Vec::new()));
+        }
+        let stop = match outcome {
+            Outcome::Success => None,
+            Outcome::Error => Some(StopKind::Error),
+            Outcome::Cancelled => Some(StopKind::Aborted),
+        };
+        let last = match (&turn.partial, stop) {
+            (Some(partial), Some(stop)) => {
+                let body = loop_dialect::stopped(&partial.body, stop, end.error.as_deref());
+                let outline = loop_dialect::outline(&body, false)?;
+                let degraded = partial.degraded.clone();
+                Some((Incoming { body, degraded }, outline))
+            }
+            _ => None,
+        };
+        let mut batch = Batch::after(self);
+        batch.answer_open_calls();
+        if let Some((message, outline)) = last {
+            batch.push(message, outline);
+        }
+        self.keep(batch.staged, self.end_settings(&end), stamp);
+        let degraded = self.turn.take().map(|turn| turn.degraded).unwrap_or_default();
+        self.ending = true;
+        Ok((end, degraded))
+    }
+
+    /// A turn that ended was saved, or could not be: the next may begin.
+    pub fn ended(&mut self) {
+        self.ending = false;
+    }
+
+    /// Ends a turn that a restart cut off: open calls are answered as interrupted. The session stays busy until
+    /// [`Machine::ended`].
+    ///
+    /// # Errors
+    /// `invalid_argument` where no turn was cut off.
+    pub fn abandon(&mut self, stamp: &Stamp) -> Result<TurnEnd> {
+        if self.interrupted().is_none() {
+            return Err(Error::invalid(
+                "this session has no interrupted turn; there is nothing to abandon",
+            ));
+        }
+        let end = TurnEnd {
+            outcome: Outcome::Cancelled,
+            error: None,
+        };
+        let mut batch = Batch::after(self);
+        batch.answer_open_calls();
+        self.keep(batch.staged, self.end_settings(&end), stamp);
+        self.ending = true;
+        Ok(end)
+    }
+
+    fn end_settings(&self, end: &TurnEnd) -> Vec<Setting> {
+        vec![
+            Setting::OpenTurn(None),
+            Setting::LastOutcome(Some(end.outcome)),
+            Setting::LastError(end.error.clone()),
+        ]
+    }
+
+    fn running_turn(&mut self) -> Result<&mut Turn<M>> {
+        match &mut self.turn {
+            None => Err(no_turn()),
+            Some(turn) if turn.prepared.is_some() => Err(Error::invalid(
+                "the turn was not dispatched yet; call `dispatched()` first",
+            )),
+            Some(turn) => Ok(turn),
+        }
+    }
+
+    /// Calls of the last assistant message that have no result. Those of a message that failed are not open.
+    fn open_calls(&self) -> Vec<Call> {
+        self.numbered_open_calls()
+            .into_iter()
+            .map(|(_, call)| call)
+            .collect()
+    }
+
+    /// The same, with their positions among the calls of their message.
+    fn numbered_open_calls(&self) -> Vec<(usize, Call)> {
+        let Some((message, answered)) = self.last_calls() else {
+            return Vec::new();
+        };
+        let mut open: Vec<(usize, Call)> = message.calls.iter().cloned().enumerate().collect();
+        for id in answered {
+            if let Some(at) = open.iter().position(|(_, call)| call.id == *id) {
+                open.remove(at);
+            }
+        }
+        open
+    }
+
+    /// The assistant message that the conversation ends in, results aside, and the ids that these answer.
+    fn last_calls(&self) -> Option<(&MessageOutline, Vec<&String>)> {
+        let results = self
+            .outlines
+            .iter()
+            .rev()
+            .take_while(|outline| outline.role == Role::ToolResult);
+        let answered: Vec<&String> = results.flat_map(|outline| outline.answers.iter()).collect();
+        let message = self
+            .outlines
+            .iter()
+            .rev()
+            .find(|outline| outline.role != Role::ToolResult)?;
+        (message.role == Role::Assistant && message.is_projected()).then_some((message, answered))
+    }
+
+    /// The body of the message that holds the open calls.
+    fn call_message(&self) -> Option<M> {
+        let back = self
+            .outlines
+            .iter()
+            .rev()
+            .take_while(|outline| outline.role == Role::ToolResult)
+            .count();
+        self.bodies.iter().rev().nth(back).cloned()
+    }
+
+    /// The open calls with their arguments.
+    pub fn open_tool_calls(&self) -> Vec<ToolCall<M>> {
+        let Some(message) = self.call_message() else {
+            return Vec::new();
+        };
+        let call = |(position, call): (usize, Call)| {
+            let arguments = loop_dialect::call_arguments(&message, position);
+            ToolCall {
+                arguments: arguments.unwrap_or_else(|| M::object(Vec::new())),
+                id: call.id,
+                name: call.name,
+            }
+        };
+        self.numbered_open_calls().into_iter().map(call).collect()
+    }
+
+    // ---- settings --------------------------------------------------------------------------------------------
+
+    /// A person's choice of preset.
+    pub fn set_preset(&mut self, preset: Option<Preset>, stamp: &Stamp) {
+        if self.header.preset_chosen && self.header.permission_preset == preset {
+            return;
+        }
+        if self.header.permission_preset != preset {
+            self.events.insert(DeclaredEvent::Preset);
+        }
+        self.commit_settings(
+            vec![Setting::PermissionPreset(preset), Setting::PresetChosen(true)],
+            stamp,
+        );
+    }
+
+    /// Another model, preamble or host sections; what is `None` stays.
+    ///
+    /// # Errors
+    /// `invalid_argument` for bad sections.
+    pub fn configure(
+        &mut self,
+        model: Option<Option<ModelRef>>,
+        system_prompt: Option<String>,
+        sections: Option<Vec<Section>>,
+        stamp: &Stamp,
+    ) -> Result<()> {
+        if let Some(sections) = &sections {
+            validate_host_sections(sections)?;
+        }
+        let mut changes = Vec::new();
+        if let Some(model) = model.filter(|model| *model != self.header.model) {
+            self.events.insert(DeclaredEvent::Model);
+            changes.push(Setting::Model(model));
+        }
+        if let Some(text) = system_prompt.filter(|text| *text != self.header.system_prompt) {
+            self.events.insert(DeclaredEvent::Sections);
+            changes.push(Setting::SystemPrompt(text));
+        }
+        if let Some(sections) = sections.filter(|sections| *sections != self.header.sections) {
+            self.events.insert(DeclaredEvent::Sections);
+            changes.push(Setting::Sections(sections));
+        }
+        if !changes.is_empty() {
+            self.commit_settings(changes, stamp);
+        }
+        Ok(())
+    }
+
+    /// What a person calls the session.
+    pub fn set_title(&mut self, title: String, stamp: &Stamp) {
+        self.commit_settings(vec![Setting::Title(Some(title))], stamp);
+    }
+
+    /// Whether a person pinned it.
+    pub fn set_pinned(&mut self, pinned: bool, stamp: &Stamp) {
+        self.commit_settings(vec![Setting::Pinned(pinned)], stamp);
+    }
+
+    /// A person has seen this many messages. Says whether that is more than before.
+    pub fn mark_read(&mut self, message_count: u32, stamp: &Stamp) -> bool {
+        let seen = message_count.min(self.message_count());
+        if seen <= self.header.read_count {
+            return false;
+        }
+        self.commit_settings(vec![Setting::ReadCount(seen)], stamp);
+        true
+    }
+
+    // ---- commits ---------------------------------------------------------------------------------------------
+
+    /// The oldest commit that is not saved.
+    pub fn next_commit(&self) -> Option<Rc<Commit<M>>> {
+        self.queue.front().cloned()
+    }
+
+    /// The oldest commit is saved.
+    pub fn saved(&mut self) {
+        self.queue.pop_front();
+        if self.queue.is_empty() {
+            self.save_error = None;
+        }
+    }
+
+    /// The oldest commit could not be saved; it and all behind it stay.
+    pub fn save_failed(&mut self, error: Error) {
+        self.save_error = Some(error);
+    }
+
+    /// Why the last save failed, as long as something is pending.
+    pub fn save_error(&self) -> Option<&Error> {
+        self.save_error.as_ref()
+    }
+
+    fn lengths(&self) -> Lengths {
+        Lengths {
+            messages: self.message_count(),
+            snapshots: self.snapshots.len(),
+            checkpoints: self.checkpoints.len(),
+        }
+    }
+
+    /// Shows a batch of messages, and queues its commit. A turn that ends without new messages still commits.
+    fn keep(&mut self, staged: Vec<(Incoming<M>, MessageOutline)>, settings: Vec<Setting>, stamp: &Stamp) {
+        if staged.is_empty() && settings.is_empty() {
+            return;
+        }
+        let base = self.lengths();
+        for ((message, outline), at) in staged.into_iter().zip(base.messages..) {
+            if let Some(turn) = &mut self.turn {
+                if outline.role == Role::Assistant {
+                    turn.partial = None;
+                }
+                turn.degraded
+                    .extend(message.degraded.into_iter().map(|path| Degraded {
+                        message_index: MessageIndex(at),
+                        path,
+                    }));
+            }
+            self.bodies.push(message.body);
+            self.outlines.push(outline);
+        }
+        self.commit_conversation(&base, settings, stamp);
+    }
+
+    fn empty_commit(&self, stamp: &Stamp) -> Commit<M> {
+        Commit {
+            session_id: self.id.clone(),
+            operation_id: stamp.operation_id.clone(),
+            timestamp: stamp.now,
+            create: None,
+            expected: None,
+            messages: Vec::new(),
+            outline_packs: Vec::new(),
+            snapshots: Vec::new(),
+            checkpoints: Vec::new(),
+            compactions: Vec::new(),
+            settings: BTreeMap::new(),
+        }
+    }
+
+    /// Queues everything of the conversation that is newer than `base`.
+    fn commit_conversation(&mut self, base: &Lengths, settings: Vec<Setting>, stamp: &Stamp) {
+        let mut commit = self.empty_commit(stamp);
+        commit.expected = Some(self.counters.conversation);
+        self.counters.conversation += 1;
+        let loaded = base.messages.saturating_sub(self.loaded_from) as usize;
+        let new = self.bodies.iter().skip(loaded).zip(base.messages..);
+        commit.messages = new
+            .map(|(body, at)| AppendedMessage {
+                index: MessageIndex(at),
+                body: body.clone(),
+            })
+            .collect();
+        if !commit.messages.is_empty() {
+            let pack_size = OUTLINES_PER_PACK as usize;
+            let first = base.messages / OUTLINES_PER_PACK;
+            let tail = self
+                .outlines
+                .get(first as usize * pack_size..)
+                .unwrap_or_default();
+            let packs = tail.chunks(pack_size).zip(first..);
+            commit.outline_packs = packs
+                .map(|(outlines, pack)| OutlinePack {
+                    pack,
+                    outlines: outlines.to_vec(),
+                })
+                .collect();
+        }
+        commit.snapshots = numbered_from(&self.snapshots, base.snapshots);
+        commit.checkpoints = numbered_from(&self.checkpoints, base.checkpoints);
+        self.queue_commit(commit, settings);
+    }
+
+    fn commit_settings(&mut self, settings: Vec<Setting>, stamp: &Stamp) {
+        let commit = self.empty_commit(stamp);
+        self.queue_commit(commit, settings);
+    }
+
+    fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
+        self.counters.settings += u64::from(!settings.is_empty());
+        for setting in settings {
+            commit.settings.insert(setting.name().to_owned(), setting.value());
+            self.header.set(setting);
+        }
+        self.updated_at = commit.timestamp;
+        self.queue.push_back(Rc::new(commit));
+    }
+
+    // ---- looking -----------------------------------------------------------------------------------------------
+
+    /// The session's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its working directory, empty where it has none.
+    pub fn cwd(&self) -> &str {
+        &self.cwd
+    }
+
+    /// Milliseconds since the epoch.
+    pub fn created_at(&self) -> f64 {
+        self.created_at
+    }
+
+    /// Milliseconds since the epoch, of the last change.
+    pub fn updated_at(&self) -> f64 {
+        self.updated_at
+    }
+
+    /// The settings.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// How many messages the conversation has.
+    pub fn message_count(&self) -> u32 {
+        u32::try_from(self.outlines.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The position of the first loaded message.
+    pub fn loaded_from(&self) -> u32 {
+        self.loaded_from
+    }
+
+    /// The loaded messages.
+    pub fn bodies(&self) -> &[M] {
+        &self.bodies
+    }
+
+    /// Outlines of all messages.
+    pub fn outlines(&self) -> &[MessageOutline] {
+        &self.outlines
+    }
+
+    fn body(&self, index: MessageIndex) -> Option<M> {
+        let at = index.0.checked_sub(self.loaded_from)?;
+        self.bodies.get(at as usize).cloned()
+    }
+
+    /// Snapshots that were dispatched.
+    pub fn snapshots(&self) -> &[RuntimeContextSnapshot] {
+        &self.snapshots
+    }
+
+    /// Checkpoints of dispatched prompts.
+    pub fn checkpoints(&self) -> &[Checkpoint] {
+        &self.checkpoints
+    }
+
+    /// Compactions.
+    pub fn compactions(&self) -> &[CompactionCheckpoint] {
+        &self.compactions
+    }
+
+    /// The system prompt that the model saw at a message.
+    ///
+    /// # Errors
+    /// `invalid_argument` where there is no such message.
+    pub fn system_prompt_at(&self, index: u32) -> Result<String> {
+        if index >= self.message_count() {
+            let text = format!(
+                "there is no message {index}; the conversation has {}",
+                self.message_count()
+            );
+            return Err(Error::invalid(text));
+        }
+        system_prompt_at(&self.checkpoints, index)
+    }
+
+    /// The source map of the last dispatched request.
+    pub fn projection(&self) -> Option<&Projection> {
+        self.dispatched.as_ref().map(|trace| &trace.projection)
+    }
+
+    /// The estimate of the last built request.
+    pub fn budget(&self) -> Option<ContextBudget> {
+        self.budget
+    }
+
+    /// The number of the turn under way.
+    pub fn current_turn(&self) -> Option<u64> {
+        self.turn.as_ref().map(|_| self.turns_begun)
+    }
+
+    /// Whether a turn is under way and its first request was dispatched.
+    pub fn is_dispatched(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.prepared.is_none())
+    }
+
+    /// Whether a turn is under way, or has ended and is being saved.
+    pub fn is_running(&self) -> bool {
+        self.turn.is_some() || self.ending
+    }
+
+    /// Whether the session was disposed.
+    pub fn is_disposed(&self) -> bool {
+        self.disposed
+    }
+
+    /// The turn that a restart cut off.
+    pub fn interrupted(&self) -> Option<Interrupted<M>> {
+        (self.turn.is_none() && self.header.open_turn.is_some()).then(|| Interrupted {
+            unanswered: self.open_tool_calls(),
+        })
+    }
+
+    /// The typed text of each loaded actual user message, oldest first, text blocks joined by a line break.
+    pub fn title_inputs(&self) -> Vec<M> {
+        let loaded = self
+            .outlines
+            .iter()
+            .skip(self.loaded_from as usize)
+            .zip(&self.bodies);
+        let typed = loaded.filter(|(outline, _)| outline.user_turn);
+        typed
+            .map(|(_, body)| M::joined(&loop_dialect::texts(body), "\n"))
+            .collect()
+    }
+}
+
+/// How much there was before a change.
+struct Lengths {
+    messages: u32,
+    snapshots: usize,
+    checkpoints: usize,
+}
+
+fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
+    let numbered = items.iter().zip(0u32..).skip(from);
+    numbered.map(|(item, at)| (at, item.clone())).collect()
+}
+
+/// Messages on their way in, with the calls that are open after them.
+struct Batch<M> {
+    staged: Vec<(Incoming<M>, MessageOutline)>,
+    open: Vec<Call>,
+    call_message: Option<M>,
+}
+
+impl<M: MessageData> Batch<M> {
+    fn after(machine: &Machine<M>) -> Self {
+        Self {
+            staged: Vec::new(),
+            open: machine.open_calls(),
+            call_message: machine.call_message(),
+        }
+    }
+
+    fn push(&mut self, message: Incoming<M>, outline: MessageOutline) {
+        if outline.role == Role::Assistant {
+            self.open = if outline.is_projected() {
+                outline.calls.clone()
+            } else {
+                Vec::new()
+            };
+            self.call_message = Some(message.body.clone());
+        }
+        self.staged.push((message, outline));
+    }
+
+    fn take_open(&mut self, id: &str) -> Option<Call> {
+        let at = self.open.iter().position(|call| call.id == id)?;
+        Some(self.open.remove(at))
+    }
+
+    fn answer_open_calls(&mut self) {
+        let Some(message) = self.call_message.clone() else {
+            return;
+        };
+        for call in std::mem::take(&mut self.open) {
+            let body = loop_dialect::interrupted_result(&call, &message);
+            if let Ok(outline) = loop_dialect::outline(&body, false) {
+                self.staged.push((
+                    Incoming {
+                        body,
+                        degraded: Vec::new(),
+                    },
+                    outline,
+                ));
+            }
+        }
+    }
+}
+
+fn no_turn() -> Error {
+    Error::invalid("this turn has ended; begin a new one")
+}

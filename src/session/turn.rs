@@ -1,0 +1,90 @@
+//! The values of a turn: what it begins with, what the model is asked, what happens next, and how it ended.
+
+use serde::{Deserialize, Serialize};
+
+use super::Outcome;
+use crate::context::{ContextBudget, Divergence, LoadedSkill, Notice, Projection};
+
+/// What a turn begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnInput<M> {
+    /// The user message, whole, as it was typed.
+    pub message: M,
+    /// The skills chosen for it, in catalogue order.
+    pub skills: Vec<LoadedSkill>,
+    /// Mentions that named no skill, or several.
+    pub notices: Vec<Notice>,
+}
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDeclaration<M> {
+    /// Its name.
+    pub name: String,
+    /// The declaration that goes to the model.
+    pub declaration: M,
+    /// The declaration as JSON text.
+    pub json: String,
+    /// Whether it is declared to touch nothing: no files, no network, no commands.
+    pub access_none: bool,
+}
+
+/// What goes to the model, and nothing else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelRequest<M> {
+    /// The rendered system prompt.
+    pub system_prompt: String,
+    /// The projected messages.
+    pub messages: Vec<M>,
+    /// The tool declarations.
+    pub tools: Vec<M>,
+}
+
+/// The map and the measures of a request; it stays with the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct RequestReport {
+    /// What each message of the request is.
+    pub projection: Projection,
+    /// Estimated tokens against the window.
+    pub budget: ContextBudget,
+    /// Where it differs from the last dispatched request.
+    pub divergence: Divergence,
+    /// Estimated tokens per source.
+    pub tokens: Vec<u32>,
+    /// What was left out, and why.
+    pub notices: Vec<Notice>,
+}
+
+/// A tool call of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall<M> {
+    /// Its id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments, as the model wrote them.
+    pub arguments: M,
+}
+
+/// What a running turn does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next<M> {
+    /// Ask the model.
+    CallModel,
+    /// Run these calls, then append their results.
+    RunTools(Vec<ToolCall<M>>),
+    /// End the turn.
+    Settle(Outcome, Option<String>),
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnEnd {
+    /// How.
+    pub outcome: Outcome,
+    /// Why, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,234 @@
+//! Where sessions are kept: three small traits, so that one object per session is possible, and the values that
+//! cross them. A commit is all or nothing, and costs what is new.
+
+pub mod apply;
+#[cfg(target_family = "wasm")]
+pub mod indexed_db;
+pub mod keys;
+mod listing;
+pub mod memory;
+
+use std::{collections::BTreeMap, future::Future, pin::Pin, rc::Rc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    Error, ErrorCode, Result,
+    context::{CompactionCheckpoint, RuntimeContextSnapshot},
+    message::{MessageIndex, MessageOutline},
+    prompt::Checkpoint,
+};
+
+pub use listing::SessionInfo;
+
+/// A future of one thread: everything here runs beside one user interface or one request.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Outlines are stored this many to a record, so that a long session opens with few reads.
+pub const OUTLINES_PER_PACK: u32 = 128;
+
+/// At least this many operation ids are remembered per session.
+pub const REMEMBERED_OPERATIONS: u64 = 1_024;
+
+/// Version counters of a session. A turn depends on `conversation` alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Raised by one by each commit that has an `expected` counter.
+    pub conversation: u64,
+    /// Raised by one by each commit that changes settings.
+    pub settings: u64,
+}
+
+/// The record of a session: who and where it is, its counters, and its settings, one field each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRecord {
+    /// The session's id.
+    pub id: String,
+    /// Working directory, for listing by it.
+    pub cwd: String,
+    /// Milliseconds since the epoch.
+    pub created_at: f64,
+    /// Milliseconds since the epoch, of the last commit.
+    pub updated_at: f64,
+    /// How many messages are stored.
+    pub message_count: u32,
+    /// Version counters.
+    pub counters: Counters,
+    /// Every setting by name, by its name in JavaScript.
+    pub settings: BTreeMap<String, Value>,
+}
+
+/// A message that a commit appends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AppendedMessage<M> {
+    /// Its position.
+    pub index: MessageIndex,
+    /// Its body, as it came.
+    pub body: M,
+}
+
+/// All outlines of the messages from `pack * OUTLINES_PER_PACK` on, as far as they are known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutlinePack {
+    /// Which pack.
+    pub pack: u32,
+    /// At most [`OUTLINES_PER_PACK`].
+    pub outlines: Vec<MessageOutline>,
+}
+
+/// One atomic change of one session: conversation and metadata together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Commit<M> {
+    /// The session.
+    pub session_id: String,
+    /// Names this change for ever: storage that has applied it says so instead of applying it again.
+    pub operation_id: String,
+    /// Milliseconds since the epoch; becomes the session's `updated_at`.
+    pub timestamp: f64,
+    /// Set in a session's first commit: the record to begin with (its counters zero). It fails where one exists.
+    pub create: Option<SessionRecord>,
+    /// The `conversation` counter that this change builds on. None for a change of settings alone.
+    pub expected: Option<u64>,
+    /// New messages, in order, without gaps.
+    pub messages: Vec<AppendedMessage<M>>,
+    /// The packs that hold the new messages' outlines, whole.
+    pub outline_packs: Vec<OutlinePack>,
+    /// New snapshots with their positions.
+    pub snapshots: Vec<(u32, RuntimeContextSnapshot)>,
+    /// New checkpoints with their positions.
+    pub checkpoints: Vec<(u32, Checkpoint)>,
+    /// New compactions with their positions.
+    pub compactions: Vec<(u32, CompactionCheckpoint)>,
+    /// Changed settings; the last write of a field wins.
+    pub settings: BTreeMap<String, Value>,
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitStatus {
+    /// Written, durably.
+    Applied(Counters),
+    /// Its operation id was applied before; nothing was done.
+    AlreadyApplied(Counters),
+    /// Somebody else wrote the conversation, or created the session; nothing was done.
+    Conflict(Counters),
+}
+
+/// Everything of a session but its message bodies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredSession {
+    /// The record.
+    pub record: SessionRecord,
+    /// One outline per message.
+    pub outlines: Vec<MessageOutline>,
+    /// Snapshots in order.
+    pub snapshots: Vec<RuntimeContextSnapshot>,
+    /// Checkpoints in order.
+    pub checkpoints: Vec<Checkpoint>,
+    /// Compactions in order.
+    pub compactions: Vec<CompactionCheckpoint>,
+}
+
+/// One session's storage.
+pub trait SessionStorage<M> {
+    /// The session's counters, or none where there is no such session.
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>>;
+    /// Everything but the message bodies, or none where there is no such session.
+    fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>>;
+    /// Bodies of the messages `from..to`, in order. A missing one is `storage_failed`.
+    fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<M>>>;
+    /// Applies a commit whole or not at all. `Ok` means that it is durable.
+    fn commit(&self, commit: Rc<Commit<M>>) -> LocalFuture<'_, Result<CommitStatus>>;
+    /// Removes every record of the session. Removing what is not there is no error.
+    fn delete(&self) -> LocalFuture<'_, Result<()>>;
+}
+
+/// What sessions share.
+pub trait SharedStorage {
+    /// All values of a store by key, in key order.
+    fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>>;
+    /// Writes (or with `None` removes) values of one store, all or nothing.
+    fn write(&self, store: &str, changes: Vec<(String, Option<Value>)>) -> LocalFuture<'_, Result<()>>;
+}
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListFilter {
+    /// Only sessions with exactly this working directory.
+    pub cwd: Option<String>,
+    /// At most this many.
+    pub limit: u32,
+    /// Only sessions after this position: the last entry's `(updated_at, id)` of the page before.
+    pub before: Option<(f64, String)>,
+}
+
+/// The list of sessions.
+pub trait DirectoryStorage {
+    /// Records by `updated_at`, then id, both descending.
+    fn list(&self, filter: ListFilter) -> LocalFuture<'_, Result<Vec<SessionRecord>>>;
+}
+
+/// What kind of storage this is, and whether it outlives the page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct StorageInfo {
+    /// `indexeddb` or `memory`.
+    pub kind: String,
+    /// Whether what is saved is there after a restart.
+    pub persistent: bool,
+    /// Why it is not the kind that would be used by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A place to keep sessions.
+pub trait Storage<M> {
+    /// What it is.
+    fn info(&self) -> StorageInfo;
+    /// One session's part.
+    fn session(&self, id: &str) -> Rc<dyn SessionStorage<M>>;
+    /// The shared part.
+    fn shared(&self) -> Rc<dyn SharedStorage>;
+    /// The list of sessions.
+    fn directory(&self) -> Rc<dyn DirectoryStorage>;
+    /// Ends the connection. Later calls fail with `disposed`.
+    fn close(&self);
+}
+
+/// A record of a list that belongs to a session: a snapshot, a checkpoint, a compaction.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Positioned<'a, T> {
+    session_id: &'a str,
+    position: u32,
+    #[serde(flatten)]
+    record: &'a T,
+}
+
+fn closed() -> Error {
+    Error::new(ErrorCode::Disposed, "the storage is closed; open a new runtime")
+}
+
+fn damaged(session: &str, what: &str) -> Error {
+    Error::new(
+        ErrorCode::StorageFailed,
+        format!("stored session `{session}` is damaged: {what}"),
+    )
+}
+
+fn taken(store: &str, position: u32) -> Error {
+    let message = format!("position {position} of `{store}` is taken; nothing was saved");
+    Error::new(ErrorCode::StorageFailed, message)
+}
+
+fn known_store(store: &str) -> Result<()> {
+    if keys::SHARED.contains(&store) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "there is no store `{store}`; use one of {}",
+        keys::SHARED.join(", ")
+    )))
+}

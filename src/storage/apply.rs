@@ -1,0 +1,208 @@
+//! What a commit does to its session: one pure decision, so that every kind of storage decides alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Commit, CommitStatus, Counters, OUTLINES_PER_PACK, REMEMBERED_OPERATIONS, SessionRecord};
+use crate::{Error, ErrorCode, Result};
+
+/// A session's record as storage keeps it: with the number of its commits, which says where the next operation id
+/// goes in the ring of remembered ones.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredRecord {
+    /// The record.
+    #[serde(flatten)]
+    pub record: SessionRecord,
+    /// How many commits were applied.
+    pub commit_count: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CommitCount {
+    commit_count: u64,
+}
+
+impl StoredRecord {
+    /// Reads the JSON that serialising gives. Two passes instead of `flatten`, which would cost the module 10 kB.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        let record = serde_json::from_str(text)?;
+        let CommitCount { commit_count } = serde_json::from_str(text)?;
+        Ok(Self { record, commit_count })
+    }
+}
+
+/// What to do with a commit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Write nothing and answer this.
+    Answer(CommitStatus),
+    /// Write what the commit brings, and these.
+    Apply {
+        /// The session's next record.
+        next: Box<StoredRecord>,
+        /// The slot of the ring that takes the operation id, in the place of the oldest one.
+        slot: u64,
+    },
+}
+
+/// Decides on a commit to `session`. `stored` is the session's record, `remembered` says whether the ring holds the operation id;
+/// both must be read in the transaction that then writes.
+///
+/// An operation id that was applied before is answered first, whatever else is true of the commit. An error means
+/// that the commit fits no session like this one, and that nothing may be written.
+pub fn decide<M>(
+    session: &str,
+    commit: &Commit<M>,
+    stored: Option<&StoredRecord>,
+    remembered: bool,
+) -> Result<Decision> {
+    if commit.session_id != session {
+        return Err(malformed(commit, &format!("is not for session `{session}`")));
+    }
+    if remembered {
+        let counters = stored.map(|stored| stored.record.counters).unwrap_or_default();
+        return Ok(Decision::Answer(CommitStatus::AlreadyApplied(counters)));
+    }
+    let mut next = match (&commit.create, stored) {
+        (Some(_), Some(stored)) => return Ok(conflict(stored)),
+        (Some(first), None) => StoredRecord {
+            record: begin(commit, first)?,
+            commit_count: 0,
+        },
+        (None, Some(stored))
+            if commit
+                .expected
+                .is_some_and(|it| it != stored.record.counters.conversation) =>
+        {
+            return Ok(conflict(stored));
+        }
+        (None, Some(stored)) => stored.clone(),
+        (None, None) => {
+            let message = format!(
+                "there is no session `{}`; it may have been deleted",
+                commit.session_id
+            );
+            return Err(Error::new(ErrorCode::NotFound, message));
+        }
+    };
+
+    let record = &mut next.record;
+    record.message_count = appended(commit, record.message_count)?;
+    if !commit.timestamp.is_finite() {
+        return Err(malformed(commit, "has no time"));
+    }
+    record.updated_at = commit.timestamp;
+    let Counters {
+        conversation,
+        settings,
+    } = &mut record.counters;
+    if commit.expected.is_some() {
+        *conversation = conversation.saturating_add(1);
+    }
+    if !commit.settings.is_empty() {
+        *settings = settings.saturating_add(1);
+    }
+    for (name, value) in &commit.settings {
+        record.settings.insert(name.clone(), value.clone());
+    }
+
+    let slot = next.commit_count % REMEMBERED_OPERATIONS;
+    next.commit_count = next.commit_count.saturating_add(1);
+    Ok(Decision::Apply {
+        next: Box::new(next),
+        slot,
+    })
+}
+
+fn conflict(stored: &StoredRecord) -> Decision {
+    Decision::Answer(CommitStatus::Conflict(stored.record.counters))
+}
+
+fn malformed<M>(commit: &Commit<M>, what: &str) -> Error {
+    let Commit {
+        operation_id,
+        session_id,
+        ..
+    } = commit;
+    Error::new(
+        ErrorCode::StorageFailed,
+        format!("commit `{operation_id}` of session `{session_id}` {what}; nothing was saved"),
+    )
+}
+
+/// The record that a session's first commit begins with.
+fn begin<M>(commit: &Commit<M>, first: &SessionRecord) -> Result<SessionRecord> {
+    if first.id != commit.session_id {
+        return Err(malformed(commit, "creates a session of another name"));
+    }
+    if !first.created_at.is_finite() {
+        return Err(malformed(commit, "has no time"));
+    }
+    if commit.expected.is_some_and(|expected| expected != 0) {
+        return Err(malformed(commit, "builds on a conversation that it creates"));
+    }
+    Ok(SessionRecord {
+        message_count: 0,
+        counters: Counters::default(),
+        ..first.clone()
+    })
+}
+
+/// The message count after the commit, where its messages follow the `stored` ones without a gap and its packs hold
+/// exactly their outlines.
+fn appended<M>(commit: &Commit<M>, stored: u32) -> Result<u32> {
+    let conversation = commit.messages.len()
+        + commit.outline_packs.len()
+        + commit.snapshots.len()
+        + commit.checkpoints.len()
+        + commit.compactions.len();
+    if conversation > 0 && commit.expected.is_none() {
+        return Err(malformed(
+            commit,
+            "changes the conversation and names no counter that it builds on",
+        ));
+    }
+
+    let mut count = stored;
+    for message in &commit.messages {
+        if message.index.0 != count {
+            let what = format!("appends message {} where {count} comes next", message.index.0);
+            return Err(malformed(commit, &what));
+        }
+        count = count
+            .checked_add(1)
+            .ok_or_else(|| malformed(commit, "appends too many messages"))?;
+    }
+
+    let rising =
+        ascending(&commit.snapshots) && ascending(&commit.checkpoints) && ascending(&commit.compactions);
+    if !rising {
+        return Err(malformed(commit, "gives one position to two records"));
+    }
+
+    let packs = if count > stored {
+        stored / OUTLINES_PER_PACK..count.div_ceil(OUTLINES_PER_PACK)
+    } else {
+        0..0
+    };
+    let whole = commit.outline_packs.len() == packs.len()
+        && commit.outline_packs.iter().zip(packs).all(|(held, pack)| {
+            let outlines = (count - pack * OUTLINES_PER_PACK).min(OUTLINES_PER_PACK);
+            held.pack == pack && held.outlines.len() == outlines as usize
+        });
+    if !whole {
+        return Err(malformed(
+            commit,
+            "does not hold the outlines of its messages, whole packs of them",
+        ));
+    }
+    Ok(count)
+}
+
+fn ascending<T>(records: &[(u32, T)]) -> bool {
+    records
+        .iter()
+        .zip(records.iter().skip(1))
+        .all(|((before, _), (after, _))| before < after)
+}

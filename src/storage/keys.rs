@@ -1,0 +1,39 @@
+//! Names of the stores, the same in every kind of storage.
+
+/// One record per session, with its counters and settings.
+pub const SESSIONS: &str = "chat_sessions";
+/// One record per message: its body, by session and index.
+pub const MESSAGES: &str = "messages";
+/// Outlines of messages, many to a record, by session and pack.
+pub const OUTLINES: &str = "message_outlines";
+/// Runtime-context snapshots, by session and position.
+pub const SNAPSHOTS: &str = "runtime_contexts";
+/// System prompt checkpoints, by session and position.
+pub const CHECKPOINTS: &str = "system_prompt_checkpoints";
+/// Compactions, by session and position.
+pub const COMPACTIONS: &str = "compactions";
+/// The last operation ids of each session, by session and slot.
+pub const COMMITS: &str = "commits";
+
+/// Every store whose records belong to one session.
+pub const OF_SESSIONS: &[&str] = &[
+    SESSIONS,
+    MESSAGES,
+    OUTLINES,
+    SNAPSHOTS,
+    CHECKPOINTS,
+    COMPACTIONS,
+    COMMITS,
+];
+
+/// Skills that were added by content.
+pub const SKILLS: &str = "skills";
+/// Every store that sessions share: JSON values by key.
+pub const SHARED: &[&str] = &[
+    SKILLS,
+    "scheduled_jobs",
+    "projects",
+    "project_tickets",
+    "tool_permission_groups",
+    "approval_rules",
+];
