@@ -10,7 +10,7 @@ mod records;
 mod schema;
 mod session;
 
-use std::{fmt, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 use indexed_db_futures::{
     BuildPrimitive, KeyRange, cursor::CursorDirection, object_store::ObjectStore, prelude::QuerySource,
@@ -143,15 +143,14 @@ async fn list_shared(work: &Work<'_>, name: &str) -> Result<Vec<(String, Value)>
     let keys = store.get_all_keys::<String>().primitive();
     let values = store.get_all::<JsValue>().primitive();
     let (keys, values) = (work.result(keys).await?, work.result(values).await?);
-    let mut list = Vec::new();
+    // IndexedDB sorts by UTF-16 units, other storage by code point.
+    let mut list = BTreeMap::new();
     for (key, value) in keys.zip(values) {
         let key = key.map_err(|error| failure::of_crate(&error))?;
         let value = value.map_err(|error| failure::of_crate(&error))?;
-        list.push((key, records::read(name, &value)?));
+        list.insert(key, records::read(name, &value)?);
     }
-    // IndexedDB sorts by UTF-16 units, other storage by code point.
-    list.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(list)
+    Ok(list.into_iter().collect())
 }
 
 fn change(work: &Work<'_>, store: &ObjectStore<'_>, changes: &[(JsValue, Option<JsValue>)]) -> Result<()> {
