@@ -41,12 +41,16 @@ struct Records<M> {
 struct Session<M> {
     stored: StoredRecord,
     messages: Vec<M>,
-    outlines: BTreeMap<u32, OutlinePack>,
-    snapshots: BTreeMap<u32, RuntimeContextSnapshot>,
-    checkpoints: BTreeMap<u32, Checkpoint>,
-    compactions: BTreeMap<u32, CompactionCheckpoint>,
-    operations: BTreeMap<u64, String>,
+    outlines: Vec<OutlinePack>,
+    snapshots: List<RuntimeContextSnapshot>,
+    checkpoints: List<Checkpoint>,
+    compactions: List<CompactionCheckpoint>,
+    /// The ring of remembered operations: the place in it is the slot.
+    operations: Vec<String>,
 }
+
+/// Records by position, in order.
+type List<T> = Vec<(u32, T)>;
 
 impl<M> MemoryStorage<M> {
     /// Empty storage.
@@ -121,8 +125,8 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                 let record = json!({ "sessionId": id, "index": index, "body": body(message) });
                 put(keys::MESSAGES, json!([id, index]), record);
             }
-            for (pack, held) in &session.outlines {
-                let record = json!({ "sessionId": id, "pack": pack, "outlines": held.outlines });
+            for OutlinePack { pack, outlines } in &session.outlines {
+                let record = json!({ "sessionId": id, "pack": pack, "outlines": outlines });
                 put(keys::OUTLINES, json!([id, pack]), record);
             }
             let lists = [
@@ -135,7 +139,7 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                     put(store, json!([id, position]), record);
                 }
             }
-            for (slot, operation) in &session.operations {
+            for (slot, operation) in session.operations.iter().enumerate() {
                 let record = json!({ "sessionId": id, "slot": slot, "operationId": operation });
                 put(keys::COMMITS, json!([id, slot]), record);
             }
@@ -153,7 +157,7 @@ fn plain(record: &impl Serialize) -> Value {
     serde_json::to_value(record).unwrap_or_default()
 }
 
-fn positioned(id: &str, list: &BTreeMap<u32, impl Serialize>) -> Vec<(u32, Value)> {
+fn positioned(id: &str, list: &List<impl Serialize>) -> Vec<(u32, Value)> {
     list.iter()
         .map(|(position, record)| {
             let position = *position;
@@ -212,8 +216,7 @@ impl<M: Clone + 'static> MemorySession<M> {
     fn apply(&self, commit: &Commit<M>) -> Result<CommitStatus> {
         let mut records = self.storage.open()?.borrow_mut();
         let session = records.sessions.get(&self.id);
-        let remembered =
-            session.is_some_and(|it| it.operations.values().any(|id| *id == commit.operation_id));
+        let remembered = session.is_some_and(|it| it.operations.contains(&commit.operation_id));
         let (next, slot) = match decide(&self.id, commit, session.map(|it| &it.stored), remembered)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (*next, slot),
@@ -232,30 +235,54 @@ impl<M: Clone + 'static> MemorySession<M> {
             .or_insert_with(|| Session {
                 stored: next.clone(),
                 messages: Vec::new(),
-                outlines: BTreeMap::new(),
-                snapshots: BTreeMap::new(),
-                checkpoints: BTreeMap::new(),
-                compactions: BTreeMap::new(),
-                operations: BTreeMap::new(),
+                outlines: Vec::new(),
+                snapshots: Vec::new(),
+                checkpoints: Vec::new(),
+                compactions: Vec::new(),
+                operations: Vec::new(),
             });
         session.stored = next;
         session
             .messages
             .extend(commit.messages.iter().map(|message| message.body.clone()));
-        session
-            .outlines
-            .extend(commit.outline_packs.iter().map(|held| (held.pack, held.clone())));
-        session.snapshots.extend(commit.snapshots.iter().cloned());
-        session.checkpoints.extend(commit.checkpoints.iter().cloned());
-        session.compactions.extend(commit.compactions.iter().cloned());
-        session.operations.insert(slot, commit.operation_id.clone());
+        for pack in &commit.outline_packs {
+            place(&mut session.outlines, pack.pack as usize, pack.clone());
+        }
+        insert(&mut session.snapshots, &commit.snapshots);
+        insert(&mut session.checkpoints, &commit.checkpoints);
+        insert(&mut session.compactions, &commit.compactions);
+        place(
+            &mut session.operations,
+            slot as usize,
+            commit.operation_id.clone(),
+        );
         Ok(CommitStatus::Applied(counters))
     }
 }
 
-/// What is stored is never overwritten: new records take free positions, one each.
-fn free<T>(stored: &BTreeMap<u32, T>, new: &[(u32, T)], store: &str) -> Result<()> {
-    match new.iter().find(|(position, _)| stored.contains_key(position)) {
+/// Puts a value in its place, or at the end where that place is the next one.
+fn place<T>(list: &mut Vec<T>, at: usize, value: T) {
+    match list.get_mut(at) {
+        Some(held) => *held = value,
+        None => list.push(value),
+    }
+}
+
+fn insert<T: Clone>(stored: &mut List<T>, new: &[(u32, T)]) {
+    for record in new {
+        let at = stored.partition_point(|(position, _)| *position < record.0);
+        stored.insert(at, record.clone());
+    }
+}
+
+fn values<T: Clone>(list: &List<T>) -> Vec<T> {
+    list.iter().map(|(_, record)| record.clone()).collect()
+}
+
+/// What is stored is never overwritten: new records take free positions.
+fn free<T>(stored: &List<T>, new: &[(u32, T)], store: &str) -> Result<()> {
+    let taken_by = |position: &u32| stored.binary_search_by_key(position, |(held, _)| *held).is_ok();
+    match new.iter().find(|(position, _)| taken_by(position)) {
         Some((position, _)) => Err(taken(store, *position)),
         None => Ok(()),
     }
@@ -272,12 +299,12 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
                 record: session.stored.record.clone(),
                 outlines: session
                     .outlines
-                    .values()
-                    .flat_map(|held| held.outlines.iter().cloned())
+                    .iter()
+                    .flat_map(|pack| pack.outlines.iter().cloned())
                     .collect(),
-                snapshots: session.snapshots.values().cloned().collect(),
-                checkpoints: session.checkpoints.values().cloned().collect(),
-                compactions: session.compactions.values().cloned().collect(),
+                snapshots: values(&session.snapshots),
+                checkpoints: values(&session.checkpoints),
+                compactions: values(&session.compactions),
             })
         })
     }
@@ -357,7 +384,7 @@ impl<M: Clone + 'static> DirectoryStorage for MemoryDirectory<M> {
                     })
                 })
                 .collect();
-            found.sort_by(|a, b| {
+            found.sort_unstable_by(|a, b| {
                 b.updated_at
                     .total_cmp(&a.updated_at)
                     .then_with(|| b.id.cmp(&a.id))
