@@ -15,9 +15,12 @@ use crate::{
 
 /// A record made of metadata.
 pub fn write(record: &impl Serialize) -> Result<JsValue> {
-    let text = serde_json::to_string(record)
-        .map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))?;
-    JSON::parse(&text).map_err(|exception| failure::of_js(&exception))
+    JSON::parse(&json(record)?).map_err(|exception| failure::of_js(&exception))
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    // Only a map whose keys are no strings fails, and there is none.
+    serde_json::to_string(value).map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))
 }
 
 /// The JSON text of a record.
@@ -49,11 +52,10 @@ pub fn message(session: &str, message: &AppendedMessage<JsValue>) -> Result<JsVa
 
 /// A pack of outlines as it is stored: as text, which is cloned and read many times faster than an object tree.
 pub fn pack(session: &str, pack: &OutlinePack) -> Result<JsValue> {
-    let outlines = text(&write(&pack.outlines)?)?;
     object(&[
         ("sessionId", session.into()),
         ("pack", pack.pack.into()),
-        ("outlines", outlines.into()),
+        ("outlines", json(&pack.outlines)?.into()),
     ])
 }
 
