@@ -24,7 +24,7 @@ use js_sys::Promise;
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 use wasm_bindgen_futures::future_to_promise;
 
-use crate::Result;
+use crate::{Result, storage::LocalFuture};
 
 /// The version of this module, which the loaders compare with the package's.
 #[wasm_bindgen(js_name = "__moduleVersion", skip_typescript)]
@@ -35,7 +35,12 @@ pub fn module_version() -> String {
 /// The promise of an operation whose arguments were read; a wrong argument rejects it.
 fn promised<F: Future<Output = Result<JsValue>> + 'static>(operation: Result<F>) -> Promise {
     match operation {
-        Ok(future) => future_to_promise(async move { future.await.map_err(JsValue::from) }),
+        Ok(future) => boxed_promise(Box::pin(future)),
         Err(error) => Promise::reject(&JsValue::from(error)),
     }
+}
+
+/// Apart, so that the module holds the machinery of a promise once and not once per method.
+fn boxed_promise(future: LocalFuture<'static, Result<JsValue>>) -> Promise {
+    future_to_promise(async move { future.await.map_err(JsValue::from) })
 }

@@ -19,8 +19,8 @@ use crate::{
     Error, ErrorCode, Result,
     message::MessageData,
     session::{
-        Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings, ToolCall,
-        ToolDeclaration,
+        Exclusive, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
+        ToolCall, ToolDeclaration,
     },
     skills::{Catalog, SkillEntry},
     storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
@@ -142,7 +142,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
         for (key, value) in parts.storage.shared().list(SKILLS).await? {
-            let skill: StoredSkill = serde_json::from_value(value).map_err(|cause| {
+            let skill: StoredSkill = serde_json::from_str(&value.to_string()).map_err(|cause| {
                 let text = format!("the stored skill `{key}` cannot be read: {cause}");
                 Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
             })?;
@@ -194,6 +194,10 @@ impl<M: MessageData + 'static> Runtime<M> {
             .with("id", id.clone()),
             _ => error,
         })?;
+        if self.closed.get() {
+            session.release();
+            self.check_open()?;
+        }
         self.sessions
             .borrow_mut()
             .insert(id.clone(), Rc::downgrade(&session));
@@ -273,12 +277,20 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn delete_session(&self, id: &str) -> Result<()> {
         self.check_open()?;
         let storage = self.parts.storage.session(id);
-        if let Some(open) = self.open_now(id) {
-            open.release()?;
-        } else if storage.counters().await?.is_none() {
+        let open = self.open_now(id);
+        let exclusive = match &open {
+            Some(open) => Some(open.exclusive(Exclusive::Flush)?),
+            None => None,
+        };
+        if open.is_none() && storage.counters().await?.is_none() {
             return Err(not_found(id));
         }
         storage.delete().await?;
+        drop(exclusive);
+        // Opened while we were deleting, perhaps: it is gone all the same.
+        if let Some(open) = self.open_now(id) {
+            open.release();
+        }
         self.sessions.borrow_mut().remove(id);
         self.listeners.emit(&RuntimeEvent::SessionDeleted(id.to_owned()));
         Ok(())

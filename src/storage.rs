@@ -172,6 +172,7 @@ pub trait DirectoryStorage {
 
 /// What kind of storage this is, and whether it outlives the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct StorageInfo {
     /// `indexeddb` or `memory`.
     pub kind: String,

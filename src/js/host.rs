@@ -13,7 +13,7 @@ use super::plain::{self, copy_out, error_text, list, object, to_js};
 use crate::{
     Error, Result,
     message::{Kind, MessageView},
-    runtime::{Model, OnUpdate, Signal, Tools, World},
+    runtime::{Listener, Model, OnUpdate, Signal, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
 };
@@ -49,7 +49,12 @@ pub(super) fn abort_of(signal: &JsValue) -> Result<Signal> {
     let fired = abort.clone();
     let listener = Closure::<dyn Fn()>::new(move || fired.fire()).into_js_value();
     listen
-        .call3(signal, &JsValue::from_str("abort"), &listener, &object(&[("once", JsValue::TRUE)]))
+        .call3(
+            signal,
+            &JsValue::from_str("abort"),
+            &listener,
+            &object(&[("once", JsValue::TRUE)]),
+        )
         .map_err(|error| Error::invalid(format!("`signal` cannot be used: {}", error_text(&error))))?;
     Ok(abort)
 }
@@ -78,7 +83,9 @@ pub(super) fn method(target: &JsValue, name: &str) -> Option<Function> {
 /// Waits for what a callback of the host returned, a promise or not.
 async fn settled(returned: std::result::Result<JsValue, JsValue>) -> TextResult<JsValue> {
     let value = returned.map_err(|error| error_text(&error))?;
-    JsFuture::from(Promise::resolve(&value)).await.map_err(|error| error_text(&error))
+    JsFuture::from(Promise::resolve(&value))
+        .await
+        .map_err(|error| error_text(&error))
 }
 
 /// Clock and ids. A clock of the host that throws, or gives no number, is replaced by the machine's.
@@ -88,8 +95,14 @@ pub(super) struct JsWorld {
 
 impl World for JsWorld {
     fn now(&self) -> f64 {
-        let given = self.now.as_ref().and_then(|now| now.call0(&JsValue::UNDEFINED).ok()).and_then(|it| it.as_f64());
-        let time = given.filter(|time| time.is_finite() && *time >= 0.0).unwrap_or_else(Date::now);
+        let given = self
+            .now
+            .as_ref()
+            .and_then(|now| now.call0(&JsValue::UNDEFINED).ok())
+            .and_then(|it| it.as_f64());
+        let time = given
+            .filter(|time| time.is_finite() && *time >= 0.0)
+            .unwrap_or_else(Date::now);
         time.floor()
     }
 
@@ -144,8 +157,9 @@ impl JsModel {
     /// # Errors
     /// `invalid_argument` where it has no `complete`.
     pub(super) fn new(client: JsValue) -> Result<Self> {
-        let complete = method(&client, "complete")
-            .ok_or_else(|| Error::invalid("`model` must have a method `complete`").with("field", "model.complete"))?;
+        let complete = method(&client, "complete").ok_or_else(|| {
+            Error::invalid("`model` must have a method `complete`").with("field", "model.complete")
+        })?;
         Ok(Self { client, complete })
     }
 }
@@ -153,7 +167,9 @@ impl JsModel {
 impl Model<JsValue> for JsModel {
     fn check(&self, model: Option<ModelRef>) -> LocalFuture<'_, TextResult<()>> {
         Box::pin(async move {
-            let Some(check) = method(&self.client, "check") else { return Ok(()) };
+            let Some(check) = method(&self.client, "check") else {
+                return Ok(());
+            };
             let model = model.map_or(JsValue::UNDEFINED, |model| to_js(&model));
             settled(check.call1(&self.client, &model)).await.map(|_| ())
         })
@@ -171,13 +187,16 @@ impl Model<JsValue> for JsModel {
                 on_update(plain::incoming(&partial, "partial")?)?;
                 Ok(())
             };
-            let on_update = Closure::<dyn Fn(JsValue) -> std::result::Result<(), JsValue>>::new(take).into_js_value();
+            let on_update =
+                Closure::<dyn Fn(JsValue) -> std::result::Result<(), JsValue>>::new(take).into_js_value();
             let options = object(&[
                 ("signal", abort_signal(&abort)),
                 ("onUpdate", on_update),
                 ("report", to_js(&report)),
             ]);
-            let answer = self.complete.call2(&self.client, &request_to_js(&request), &options);
+            let answer = self
+                .complete
+                .call2(&self.client, &request_to_js(&request), &options);
             let message = settled(answer).await?;
             plain::incoming(&message, "message").map_err(|error| error.to_string())
         })
@@ -214,11 +233,19 @@ impl JsTools {
             let path = format!("tools[{at}]");
             let declared = declaration(&tool, &path)?;
             if tools.iter().any(|other| other.declared.name == declared.name) {
-                let text = format!("`{path}.name` is `{}`, which another tool has; names must differ", declared.name);
+                let text = format!(
+                    "`{path}.name` is `{}`, which another tool has; names must differ",
+                    declared.name
+                );
                 return Err(Error::invalid(text).with("field", format!("{path}.name")));
             }
             let execute = method(&tool, "execute");
-            tools.push(JsTool { tool, declared, execute, working_directory: working_directory.to_owned() });
+            tools.push(JsTool {
+                tool,
+                declared,
+                execute,
+                working_directory: working_directory.to_owned(),
+            });
         }
         Ok(Self { tools })
     }
@@ -243,7 +270,12 @@ fn declaration(tool: &JsValue, path: &str) -> Result<ToolDeclaration<JsValue>> {
     let access = match access.text() {
         _ if access.is_undefined() => None,
         Some(text) if known.contains(&text.as_str()) => Some(text),
-        _ => return wrong("access", "must be `read`, `write`, `execute`, `network`, `none` or absent"),
+        _ => {
+            return wrong(
+                "access",
+                "must be `read`, `write`, `execute`, `network`, `none` or absent",
+            );
+        }
     };
     let paths = get(tool, "paths");
     if access.as_deref() == Some("none") && paths.dyn_ref::<Array>().is_some_and(|paths| paths.length() > 0) {
@@ -259,19 +291,31 @@ fn declaration(tool: &JsValue, path: &str) -> Result<ToolDeclaration<JsValue>> {
     }
     let parameters = get(tool, "parameters");
     if !parameters.is_undefined() {
-        members.push(("parameters", plain::metadata_in(&parameters, &format!("{path}.parameters"))?));
+        members.push((
+            "parameters",
+            plain::metadata_in(&parameters, &format!("{path}.parameters"))?,
+        ));
     }
     let declaration = object(&members);
     let json = plain::json_text(&declaration);
-    Ok(ToolDeclaration { name, declaration, json, access_none: access.as_deref() == Some("none") })
+    Ok(ToolDeclaration {
+        name,
+        declaration,
+        json,
+        access_none: access.as_deref() == Some("none"),
+    })
 }
 
 impl Tools<JsValue> for JsTools {
     fn run(&self, call: ToolCall<JsValue>, abort: Signal) -> LocalFuture<'_, TextResult<Incoming<JsValue>>> {
         Box::pin(async move {
             let tool = self.tools.iter().find(|tool| tool.declared.name == call.name);
-            let Some((tool, execute)) = tool.and_then(|tool| tool.execute.as_ref().map(|run| (tool, run))) else {
-                return Err(format!("the tool `{}` cannot be run here: it has no `execute`", call.name));
+            let Some((tool, execute)) = tool.and_then(|tool| tool.execute.as_ref().map(|run| (tool, run)))
+            else {
+                return Err(format!(
+                    "the tool `{}` cannot be run here: it has no `execute`",
+                    call.name
+                ));
             };
             let context = object(&[
                 ("signal", abort_signal(&abort)),
@@ -279,6 +323,8 @@ impl Tools<JsValue> for JsTools {
             ]);
             let returned = execute.call2(&tool.tool, &copy_out(&call.arguments), &context);
             let value = settled(returned).await?;
+            // A tool that answers nothing has an empty result.
+            let value = if value.is_undefined() { JsValue::NULL } else { value };
             plain::incoming(&value, "result").map_err(|error| error.to_string())
         })
     }
@@ -288,11 +334,13 @@ impl Tools<JsValue> for JsTools {
 pub(super) fn listener<E: 'static>(
     listener: Function,
     to_js: impl Fn(&E) -> JsValue + 'static,
-) -> Rc<dyn Fn(&E) -> TextResult<()>> {
-    Rc::new(move |event| match listener.call1(&JsValue::UNDEFINED, &to_js(event)) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(error_text(&error)),
-    })
+) -> Listener<E> {
+    Rc::new(
+        move |event| match listener.call1(&JsValue::UNDEFINED, &to_js(event)) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error_text(&error)),
+        },
+    )
 }
 
 /// Calls of a model as JavaScript sees them.

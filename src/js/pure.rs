@@ -26,13 +26,18 @@ use crate::{
 pub fn project_model_input(
     #[wasm_bindgen(unchecked_param_type = "readonly Message[]")] messages: JsValue,
     #[wasm_bindgen(unchecked_param_type = "readonly RuntimeContextSnapshot[]")] snapshots: JsValue,
-    #[wasm_bindgen(unchecked_optional_param_type = "{ compaction?: CompactionCheckpoint; dialect?: string }")]
+    #[wasm_bindgen(
+        unchecked_optional_param_type = "{ compaction?: CompactionCheckpoint; dialect?: string }"
+    )]
     options: JsValue,
 ) -> Result<JsValue> {
     let Some(given) = messages.dyn_ref::<Array>() else {
         return Err(Error::invalid("`messages` must be a list of messages").with("field", "messages"));
     };
-    let copied = given.iter().enumerate().map(|(at, message)| message_in(&message, &format!("messages[{at}]")));
+    let copied = given
+        .iter()
+        .enumerate()
+        .map(|(at, message)| message_in(&message, &format!("messages[{at}]")));
     let bodies = copied.collect::<Result<Vec<JsValue>>>()?;
     let read = bodies.iter().enumerate().map(|(at, body)| {
         loop_dialect::outline(body, true).map_err(|error| {
@@ -49,7 +54,9 @@ pub fn project_model_input(
                 Dialect::parse(&untyped::string(options, "options", "dialect")?)?;
             }
             let compaction = untyped::optional(options, "compaction");
-            compaction.map(|it| CompactionCheckpoint::parse(it, "options.compaction")).transpose()?
+            compaction
+                .map(|it| CompactionCheckpoint::parse(it, "options.compaction"))
+                .transpose()?
         }
     };
     let (projection, notices) = project(&outlines, &snapshots, compaction.as_ref())?;
@@ -63,7 +70,10 @@ pub fn project_model_input(
 }
 
 /// The retained checkpoints, and one more where the sections differ from what they replay to.
-#[wasm_bindgen(js_name = "diffSystemPrompt", unchecked_return_type = "SystemPromptCheckpoint[]")]
+#[wasm_bindgen(
+    js_name = "diffSystemPrompt",
+    unchecked_return_type = "SystemPromptCheckpoint[]"
+)]
 pub fn diff_system_prompt(
     #[wasm_bindgen(unchecked_param_type = "readonly SystemPromptCheckpoint[]")] retained: JsValue,
     #[wasm_bindgen(unchecked_param_type = "readonly Section[]")] sections: JsValue,
@@ -74,7 +84,9 @@ pub fn diff_system_prompt(
     let sections = parse_sections(&json_in(&sections, "sections")?, "sections")?;
     let count = super::session::integer(&message_count, "messageCount")?;
     let timestamp = untyped::check_milliseconds(timestamp.as_f64().unwrap_or(f64::NAN), "timestamp")?;
-    Ok(to_js(&prompt::diff_system_prompt(&retained, &sections, count, timestamp)?))
+    Ok(to_js(&prompt::diff_system_prompt(
+        &retained, &sections, count, timestamp,
+    )?))
 }
 
 /// The sections of the system prompt after this many messages, in the order they are rendered.
@@ -98,7 +110,9 @@ pub fn render_system_prompt(
 
 /// The sections of a foreign system prompt, for looking at it. A session never parses its own.
 #[wasm_bindgen(js_name = "splitSystemPrompt", unchecked_return_type = "Section[]")]
-pub fn split_system_prompt(#[wasm_bindgen(unchecked_param_type = "string")] prompt: JsValue) -> Result<JsValue> {
+pub fn split_system_prompt(
+    #[wasm_bindgen(unchecked_param_type = "string")] prompt: JsValue,
+) -> Result<JsValue> {
     Ok(to_js(&prompt::split_system_prompt(&text(&prompt, "prompt")?)))
 }
 
@@ -106,7 +120,7 @@ pub fn split_system_prompt(#[wasm_bindgen(unchecked_param_type = "string")] prom
 /// no skill.
 #[wasm_bindgen(
     js_name = "parseSkill",
-    unchecked_return_type = "{ skill?: ParsedSkill; diagnostics: SkillDiagnostic[] }"
+    unchecked_return_type = "{ skill?: ParsedSkill; diagnostics: Diagnostic[] }"
 )]
 pub fn parse_skill(
     #[wasm_bindgen(unchecked_param_type = "string | Uint8Array")] content: JsValue,
@@ -134,20 +148,23 @@ pub fn find_skill_mentions(
         return Err(Error::invalid("`text` must be a text").with("field", "text"));
     };
     let given = json_in(&skills, "skills")?;
-    let read = untyped::array(&given, "skills")?.iter().enumerate().map(|(at, skill)| {
-        let path = format!("skills[{at}]");
-        let skill = untyped::object(skill, &path)?;
-        let location = match untyped::optional(skill, "location") {
-            None => None,
-            Some(_) => Some(untyped::string(skill, &path, "location")?),
-        };
-        Ok(Mentionable {
-            id: untyped::string(skill, &path, "id")?,
-            name: untyped::string(skill, &path, "name")?,
-            location,
-            shadowed: false,
-        })
-    });
+    let read = untyped::array(&given, "skills")?
+        .iter()
+        .enumerate()
+        .map(|(at, skill)| {
+            let path = format!("skills[{at}]");
+            let skill = untyped::object(skill, &path)?;
+            let location = match untyped::optional(skill, "location") {
+                None => None,
+                Some(_) => Some(untyped::string(skill, &path, "location")?),
+            };
+            Ok(Mentionable {
+                id: untyped::string(skill, &path, "id")?,
+                name: untyped::string(skill, &path, "name")?,
+                location,
+                shadowed: false,
+            })
+        });
     let mentionable = read.collect::<Result<Vec<_>>>()?;
     Ok(to_js(&skills::find_mentions(&searched, &mentionable).mentions))
 }

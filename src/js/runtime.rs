@@ -1,8 +1,8 @@
 //! `Runtime`: everything that the sessions of one page or worker share.
 
-use std::{cell::Cell, rc::Rc};
+use std::rc::Rc;
 
-use js_sys::{Array, Function, Promise};
+use js_sys::{Function, Promise};
 use wasm_bindgen::{
     closure::Closure,
     prelude::{JsCast, JsValue, wasm_bindgen},
@@ -49,8 +49,12 @@ enum Place {
 
 impl Place {
     fn parse(option: &JsValue) -> Result<Self> {
-        let named = |name: &str| Self::IndexedDb { name: name.to_owned(), durability: Durability::Strict };
-        let wrong = |field: &str, text: &str| Err(Error::invalid(format!("`{field}` {text}")).with("field", field));
+        let named = |name: &str| Self::IndexedDb {
+            name: name.to_owned(),
+            durability: Durability::Strict,
+        };
+        let wrong =
+            |field: &str, text: &str| Err(Error::invalid(format!("`{field}` {text}")).with("field", field));
         if option.is_undefined() || option.is_null() {
             return Ok(Self::Default);
         }
@@ -60,7 +64,10 @@ impl Place {
             _ => {}
         }
         if get(option, "kind").text().as_deref() != Some("indexeddb") || method(option, "session").is_some() {
-            return wrong("storage", "must be `indexeddb`, `memory` or an object with the kind `indexeddb`");
+            return wrong(
+                "storage",
+                "must be `indexeddb`, `memory` or an object with the kind `indexeddb`",
+            );
         }
         let name = get(option, "name");
         let name = match name.text() {
@@ -83,10 +90,14 @@ impl Place {
     async fn open(self) -> Result<(Rc<dyn Storage<JsValue>>, Option<String>)> {
         match self {
             Self::Memory => Ok((Rc::new(MemoryStorage::new()), None)),
-            Self::IndexedDb { name, durability } => Ok((Rc::new(IndexedDb::open(&name, durability).await?), None)),
+            Self::IndexedDb { name, durability } => {
+                Ok((Rc::new(IndexedDb::open(&name, durability).await?), None))
+            }
             Self::Default => match IndexedDb::open(DATABASE, Durability::Strict).await {
                 Ok(database) => Ok((Rc::new(database), None)),
-                Err(error) if is_unavailable(&error) => Ok((Rc::new(MemoryStorage::new()), Some(error.to_string()))),
+                Err(error) if is_unavailable(&error) => {
+                    Ok((Rc::new(MemoryStorage::new()), Some(error.to_string())))
+                }
                 Err(error) => Err(error),
             },
         }
@@ -98,18 +109,29 @@ impl Runtime {
     /// Opens a runtime. Sessions are kept in IndexedDB where there is one and nothing else is asked for, else in
     /// memory; `storageInfo` says which.
     #[wasm_bindgen(unchecked_return_type = "Promise<Runtime>")]
-    pub fn open(#[wasm_bindgen(unchecked_optional_param_type = "RuntimeOptions")] options: JsValue) -> Promise {
-        promised(Self::parts(&options).map(|(place, parts, default_cwd)| async move {
-            let (storage, reason) = place.open().await?;
-            let inner = runtime::Runtime::open(parts(storage)).await?;
-            Ok(JsValue::from(Self { inner, default_cwd, reason }))
-        }))
+    pub fn open(
+        #[wasm_bindgen(unchecked_optional_param_type = "RuntimeOptions")] options: JsValue,
+    ) -> Promise {
+        promised(
+            Self::parts(&options).map(|(place, parts, default_cwd)| async move {
+                let (storage, reason) = place.open().await?;
+                let inner = runtime::Runtime::open(parts(storage)).await?;
+                Ok(JsValue::from(Self {
+                    inner,
+                    default_cwd,
+                    reason,
+                }))
+            }),
+        )
     }
 
     /// What kind of storage is used, and why, where it is not the kind that would be used by default.
     #[wasm_bindgen(getter, js_name = "storageInfo", unchecked_return_type = "StorageInfo")]
     pub fn storage_info(&self) -> JsValue {
-        to_js(&StorageInfo { reason: self.reason.clone(), ..self.inner.storage_info() })
+        to_js(&StorageInfo {
+            reason: self.reason.clone(),
+            ..self.inner.storage_info()
+        })
     }
 
     /// Creates a session; it is saved when this resolves.
@@ -132,16 +154,22 @@ impl Runtime {
     #[wasm_bindgen(js_name = "openSession", unchecked_return_type = "Promise<Session>")]
     pub fn open_session(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
         let inner = self.inner.clone();
-        promised(text(&id, "id").map(|id| async move { Ok(Session::new(inner.open_session(&id).await?).into()) }))
+        promised(
+            text(&id, "id").map(|id| async move { Ok(Session::new(inner.open_session(&id).await?).into()) }),
+        )
     }
 
     /// Opens the session that was used last, of a working directory or of all; creates one where there is none.
     #[wasm_bindgen(js_name = "continueRecent", unchecked_return_type = "Promise<Session>")]
-    pub fn continue_recent(&self, #[wasm_bindgen(unchecked_optional_param_type = "string")] cwd: JsValue) -> Promise {
+    pub fn continue_recent(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "string")] cwd: JsValue,
+    ) -> Promise {
         let inner = self.inner.clone();
-        promised(optional_text(&cwd, "cwd").map(|cwd| async move {
-            Ok(Session::new(inner.continue_recent(cwd).await?).into())
-        }))
+        promised(
+            optional_text(&cwd, "cwd")
+                .map(|cwd| async move { Ok(Session::new(inner.continue_recent(cwd).await?).into()) }),
+        )
     }
 
     /// Lists stored sessions, newest first: 50, or `limit` up to 500. `before` is the last entry's `cursor`.
@@ -172,7 +200,9 @@ impl Runtime {
     /// The skills to choose from.
     #[wasm_bindgen(getter)]
     pub fn skills(&self) -> SkillCatalog {
-        SkillCatalog { inner: self.inner.clone() }
+        SkillCatalog {
+            inner: self.inner.clone(),
+        }
     }
 
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
@@ -207,7 +237,10 @@ impl Runtime {
         let place = Place::parse(&get(&options, "storage"))?;
         let host = get(&options, "host");
         let default_cwd = optional_text(&get(&host, "cwd"), "host.cwd")?;
-        let tools = JsTools::new(&get(&options, "tools"), default_cwd.as_deref().unwrap_or_default())?;
+        let tools = JsTools::new(
+            &get(&options, "tools"),
+            default_cwd.as_deref().unwrap_or_default(),
+        )?;
         let model = match get(&options, "model") {
             client if client.is_undefined() || client.is_null() => None,
             client => Some(Rc::new(JsModel::new(client)?) as Rc<dyn runtime::Model<JsValue>>),
@@ -250,7 +283,9 @@ impl SkillCatalog {
     #[wasm_bindgen(unchecked_return_type = "Promise<SkillInfo>")]
     pub fn add(
         &self,
-        #[wasm_bindgen(unchecked_param_type = "{ content: string | Uint8Array; location: string; scope?: string }")]
+        #[wasm_bindgen(
+            unchecked_param_type = "{ content: string | Uint8Array; location: string; scope?: string }"
+        )]
         skill: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
@@ -290,8 +325,11 @@ pub(super) fn file_text(content: &JsValue, name: &str) -> Result<String> {
     if let Some(bytes) = content.dyn_ref::<js_sys::Uint8Array>() {
         let text = String::from_utf8(bytes.to_vec());
         return text.map_err(|_| {
-            Error::new(crate::ErrorCode::SkillInvalid, format!("`{name}` is not UTF-8; save the file as UTF-8"))
-                .with("field", name)
+            Error::new(
+                crate::ErrorCode::SkillInvalid,
+                format!("`{name}` is not UTF-8; save the file as UTF-8"),
+            )
+            .with("field", name)
         });
     }
     text(content, name)
@@ -318,15 +356,23 @@ fn skill_info(entry: &SkillEntry) -> JsValue {
 
 /// A text argument.
 pub(super) fn text(value: &JsValue, name: &str) -> Result<String> {
-    value.text().ok_or_else(|| Error::invalid(format!("`{name}` must be a well-formed text")).with("field", name))
+    value
+        .text()
+        .ok_or_else(|| Error::invalid(format!("`{name}` must be a well-formed text")).with("field", name))
 }
 
 /// A text argument that may be absent.
 pub(super) fn optional_text(value: &JsValue, name: &str) -> Result<Option<String>> {
-    if value.is_undefined() || value.is_null() { Ok(None) } else { text(value, name).map(Some) }
+    if value.is_undefined() || value.is_null() {
+        Ok(None)
+    } else {
+        text(value, name).map(Some)
+    }
 }
 
 /// A function argument.
 pub(super) fn callback(value: JsValue) -> Result<Function> {
-    value.dyn_into().map_err(|_| Error::invalid("`listener` must be a function").with("field", "listener"))
+    value
+        .dyn_into()
+        .map_err(|_| Error::invalid("`listener` must be a function").with("field", "listener"))
 }

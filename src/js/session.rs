@@ -34,7 +34,10 @@ pub struct Session {
 
 impl Session {
     pub(super) fn new(inner: Rc<runtime::Session<JsValue>>) -> Self {
-        Self { inner, shown: RefCell::new(None) }
+        Self {
+            inner,
+            shown: RefCell::new(None),
+        }
     }
 }
 
@@ -52,13 +55,17 @@ impl Session {
         let (count, bytes, bodies) = {
             let machine = self.inner.machine();
             let count = machine.bodies().len();
-            if let Some((shown, messages)) = &*self.shown.borrow() {
-                if *shown == count {
-                    return messages.clone();
-                }
+            if let Some((shown, messages)) = &*self.shown.borrow()
+                && *shown == count
+            {
+                return messages.clone();
             }
             let loaded = machine.outlines().iter().skip(machine.loaded_from() as usize);
-            (count, loaded.into_iter().any(|outline| outline.bytes), machine.bodies().to_vec())
+            (
+                count,
+                loaded.into_iter().any(|outline| outline.bytes),
+                machine.bodies().to_vec(),
+            )
         };
         let messages = list(bodies.iter().map(copy_out));
         // Bytes cannot be frozen, so that a list that holds some is made anew each time.
@@ -112,13 +119,25 @@ impl Session {
             ("messageCount", machine.message_count().into()),
             ("loadedFrom", machine.loaded_from().into()),
             ("isRunning", machine.is_running().into()),
-            ("outcome", optional(header.last_outcome.map(|outcome| to_js(&outcome)))),
-            ("error", optional(header.last_error.as_deref().map(JsValue::from_str))),
+            (
+                "outcome",
+                optional(header.last_outcome.map(|outcome| to_js(&outcome))),
+            ),
+            (
+                "error",
+                optional(header.last_error.as_deref().map(JsValue::from_str)),
+            ),
             ("hasPendingSave", machine.save_error().is_some().into()),
-            ("unread", machine.message_count().saturating_sub(header.read_count).into()),
+            (
+                "unread",
+                machine.message_count().saturating_sub(header.read_count).into(),
+            ),
             ("permissionPreset", to_js(&header.permission_preset)),
             ("runContext", JsValue::NULL),
-            ("contextBudget", optional(machine.budget().map(|budget| to_js(&budget)))),
+            (
+                "contextBudget",
+                optional(machine.budget().map(|budget| to_js(&budget))),
+            ),
             ("pendingApprovals", list([])),
             ("skillLoads", list(loads)),
             ("title", optional(header.title.as_deref().map(JsValue::from_str))),
@@ -162,7 +181,10 @@ impl Session {
 
     /// Changes model, preamble or host sections of an idle session; what is absent stays.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
-    pub fn configure(&self, #[wasm_bindgen(unchecked_param_type = "SessionChange")] change: JsValue) -> Promise {
+    pub fn configure(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "SessionChange")] change: JsValue,
+    ) -> Promise {
         let inner = self.inner.clone();
         let change = json_in(&change, "change").and_then(|change| {
             let change = untyped::object(&change, "change")?;
@@ -176,7 +198,9 @@ impl Session {
                 Some(_) => Some(untyped::string(change, "change", "systemPrompt")?),
             };
             let sections = untyped::optional(change, "sections");
-            let sections = sections.map(|sections| parse_sections(sections, "change.sections")).transpose()?;
+            let sections = sections
+                .map(|sections| parse_sections(sections, "change.sections"))
+                .transpose()?;
             Ok((model, system_prompt, sections))
         });
         promised(change.map(|(model, system_prompt, sections)| async move {
@@ -186,7 +210,11 @@ impl Session {
     }
 
     /// What a person chose that the model may do, or null.
-    #[wasm_bindgen(getter, js_name = "permissionPreset", unchecked_return_type = "PermissionPreset | null")]
+    #[wasm_bindgen(
+        getter,
+        js_name = "permissionPreset",
+        unchecked_return_type = "PermissionPreset | null"
+    )]
     pub fn permission_preset(&self) -> JsValue {
         to_js(&self.inner.machine().header().permission_preset)
     }
@@ -210,13 +238,19 @@ impl Session {
     }
 
     /// Snapshots that were dispatched, also those whose save is pending.
-    #[wasm_bindgen(js_name = "getRuntimeContexts", unchecked_return_type = "RuntimeContextSnapshot[]")]
+    #[wasm_bindgen(
+        js_name = "getRuntimeContexts",
+        unchecked_return_type = "RuntimeContextSnapshot[]"
+    )]
     pub fn runtime_contexts(&self) -> JsValue {
         to_js(self.inner.machine().snapshots())
     }
 
     /// Checkpoints of dispatched prompts, also those whose save is pending.
-    #[wasm_bindgen(js_name = "getSystemPromptCheckpoints", unchecked_return_type = "SystemPromptCheckpoint[]")]
+    #[wasm_bindgen(
+        js_name = "getSystemPromptCheckpoints",
+        unchecked_return_type = "SystemPromptCheckpoint[]"
+    )]
     pub fn system_prompt_checkpoints(&self) -> JsValue {
         to_js(self.inner.machine().checkpoints())
     }
@@ -256,9 +290,11 @@ impl Session {
         #[wasm_bindgen(unchecked_optional_param_type = "PromptOptions")] options: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(prompt_arguments(&content, &options).map(|(content, options)| async move {
-            Ok(report_to_js(&inner.prompt(&content, &options).await?))
-        }))
+        promised(
+            prompt_arguments(&content, &options).map(|(content, options)| async move {
+                Ok(report_to_js(&inner.prompt(&content, &options).await?))
+            }),
+        )
     }
 
     /// Begins a turn for a host with a loop of its own.
@@ -269,9 +305,11 @@ impl Session {
         #[wasm_bindgen(unchecked_optional_param_type = "PromptOptions")] options: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(prompt_arguments(&content, &options).map(|(content, options)| async move {
-            Ok(Turn::new(inner.begin(&content, &options)?).into())
-        }))
+        promised(
+            prompt_arguments(&content, &options).map(|(content, options)| async move {
+                Ok(Turn::new(inner.begin(&content, &options)?).into())
+            }),
+        )
     }
 
     /// The turn that a restart cut off.
@@ -282,7 +320,10 @@ impl Session {
     pub fn interrupted(&self) -> JsValue {
         let interrupted = self.inner.machine().interrupted();
         optional(interrupted.map(|turn| {
-            object(&[("unanswered", calls_to_js(&turn.unanswered)), ("pendingApprovals", list([]))])
+            object(&[
+                ("unanswered", calls_to_js(&turn.unanswered)),
+                ("pendingApprovals", list([])),
+            ])
         }))
     }
 
@@ -327,7 +368,9 @@ impl Session {
     #[wasm_bindgen(js_name = "setPinned", unchecked_return_type = "Promise<void>")]
     pub fn set_pinned(&self, #[wasm_bindgen(unchecked_param_type = "boolean")] pinned: JsValue) -> Promise {
         let inner = self.inner.clone();
-        let pinned = pinned.as_bool().ok_or_else(|| Error::invalid("`pinned` must be true or false"));
+        let pinned = pinned
+            .as_bool()
+            .ok_or_else(|| Error::invalid("`pinned` must be true or false"));
         promised(pinned.map(|pinned| async move {
             inner.set_pinned(pinned).await?;
             Ok(JsValue::UNDEFINED)
@@ -341,9 +384,10 @@ impl Session {
         #[wasm_bindgen(js_name = "messageCount", unchecked_param_type = "number")] message_count: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(integer(&message_count, "messageCount").map(|count| async move {
-            Ok(inner.mark_read(count).await?.into())
-        }))
+        promised(
+            integer(&message_count, "messageCount")
+                .map(|count| async move { Ok(inner.mark_read(count).await?.into()) }),
+        )
     }
 
     /// The typed text of each actual user message, oldest first.
@@ -379,13 +423,18 @@ impl Session {
 fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, PromptOptions)> {
     let content = message_in(content, "content")?;
     let mut options = PromptOptions::default();
-    let Some(given) = host::options(given, "options")? else { return Ok((content, options)) };
+    let Some(given) = host::options(given, "options")? else {
+        return Ok((content, options));
+    };
     let skills = get(&given, "skills");
     if !skills.is_undefined() {
         let skills = json_in(&skills, "options.skills")?;
         for (at, id) in untyped::array(&skills, "options.skills")?.iter().enumerate() {
             let Some(id) = id.as_str() else {
-                return Err(untyped::field_error(&format!("options.skills[{at}]"), "must be the id of a skill"));
+                return Err(untyped::field_error(
+                    &format!("options.skills[{at}]"),
+                    "must be the id of a skill",
+                ));
             };
             options.skills.push(id.to_owned());
         }
@@ -405,21 +454,39 @@ pub(super) fn optional(value: Option<JsValue>) -> JsValue {
     value.unwrap_or(JsValue::UNDEFINED)
 }
 
-fn integer(value: &JsValue, name: &str) -> Result<u32> {
-    let number = value.number().filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
-    let number = number.ok_or_else(|| Error::invalid(format!("`{name}` must be an integer from 0 up")).with("field", name))?;
+pub(super) fn integer(value: &JsValue, name: &str) -> Result<u32> {
+    let number = value
+        .number()
+        .filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
+    let number = number.ok_or_else(|| {
+        Error::invalid(format!("`{name}` must be an integer from 0 up")).with("field", name)
+    })?;
     Ok(number as u32)
 }
 
 /// How a turn ended, as JavaScript sees it. Absent members are absent.
 pub(super) fn report_to_js(report: &TurnReport) -> JsValue {
     let mut members = vec![("outcome", to_js(&report.end.outcome))];
-    members.extend(report.end.error.as_deref().map(|text| ("error", JsValue::from_str(text))));
+    members.extend(
+        report
+            .end
+            .error
+            .as_deref()
+            .map(|text| ("error", JsValue::from_str(text))),
+    );
     members.push(("saved", report.saved.into()));
-    members.extend(report.save_error.clone().map(|error| ("saveError", JsValue::from(error))));
+    members.extend(
+        report
+            .save_error
+            .clone()
+            .map(|error| ("saveError", JsValue::from(error))),
+    );
     if !report.degraded.is_empty() {
         let places = report.degraded.iter().map(|place| {
-            object(&[("messageIndex", place.message_index.0.into()), ("path", JsValue::from_str(&place.path))])
+            object(&[
+                ("messageIndex", place.message_index.0.into()),
+                ("path", JsValue::from_str(&place.path)),
+            ])
         });
         members.push(("degraded", list(places)));
     }
@@ -429,10 +496,17 @@ pub(super) fn report_to_js(report: &TurnReport) -> JsValue {
 fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
     let kind = |name: &str| ("type", JsValue::from_str(name));
     match event {
-        SessionEvent::TurnStarted { user_turn } => object(&[kind("turn-start"), ("userTurn", user_turn.0.into())]),
-        SessionEvent::Message { message_index, message } => {
-            object(&[kind("message"), ("messageIndex", message_index.0.into()), ("message", copy_out(message))])
+        SessionEvent::TurnStarted { user_turn } => {
+            object(&[kind("turn-start"), ("userTurn", user_turn.0.into())])
         }
+        SessionEvent::Message {
+            message_index,
+            message,
+        } => object(&[
+            kind("message"),
+            ("messageIndex", message_index.0.into()),
+            ("message", copy_out(message)),
+        ]),
         SessionEvent::Update { message } => object(&[kind("update"), ("message", copy_out(message))]),
         SessionEvent::TurnEnded { report } => object(&[kind("turn-end"), ("result", report_to_js(report))]),
         SessionEvent::SettingsChanged => object(&[kind("settings")]),
@@ -444,7 +518,10 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
 }
 
 /// Messages of a turn, in order; what cannot be stored in them becomes null.
-pub(super) fn messages_in(messages: &Array, dispatched: bool) -> Result<Vec<crate::session::Incoming<JsValue>>> {
+pub(super) fn messages_in(
+    messages: &Array,
+    dispatched: bool,
+) -> Result<Vec<crate::session::Incoming<JsValue>>> {
     let given = messages.iter().enumerate();
     given
         .map(|(at, message)| {
@@ -452,7 +529,10 @@ pub(super) fn messages_in(messages: &Array, dispatched: bool) -> Result<Vec<crat
             if dispatched {
                 plain::incoming(&message, &name)
             } else {
-                Ok(crate::session::Incoming { body: message_in(&message, &name)?, degraded: Vec::new() })
+                Ok(crate::session::Incoming {
+                    body: message_in(&message, &name)?,
+                    degraded: Vec::new(),
+                })
             }
         })
         .collect()

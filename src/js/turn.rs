@@ -33,7 +33,10 @@ impl Turn {
         let inner = self.inner.clone();
         promised(Ok(async move {
             let (request, report) = inner.request()?;
-            Ok(object(&[("request", request_to_js(&request)), ("report", to_js(&report))]))
+            Ok(object(&[
+                ("request", request_to_js(&request)),
+                ("report", to_js(&report)),
+            ]))
         }))
     }
 
@@ -52,10 +55,12 @@ impl Turn {
     #[wasm_bindgen(variadic, unchecked_return_type = "Promise<void>")]
     pub fn append(&self, #[wasm_bindgen(unchecked_param_type = "Message[]")] messages: Array) -> Promise {
         let inner = self.inner.clone();
-        promised(messages_in(&messages, inner.is_dispatched()).map(|messages| async move {
-            inner.append(messages).await?;
-            Ok(JsValue::UNDEFINED)
-        }))
+        promised(
+            messages_in(&messages, inner.is_dispatched()).map(|messages| async move {
+                inner.append(messages).await?;
+                Ok(JsValue::UNDEFINED)
+            }),
+        )
     }
 
     /// Calls that have no result yet.
@@ -68,13 +73,17 @@ impl Turn {
     #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
     pub fn finish(
         &self,
-        #[wasm_bindgen(unchecked_optional_param_type = "{ outcome: \"success\" | \"error\"; error?: string }")]
+        #[wasm_bindgen(
+            unchecked_optional_param_type = "{ outcome: \"success\" | \"error\"; error?: string }"
+        )]
         outcome: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(ending(&outcome).map(|(outcome, error)| async move {
-            Ok(report_to_js(&inner.finish(outcome, error).await?))
-        }))
+        promised(
+            ending(&outcome).map(|(outcome, error)| async move {
+                Ok(report_to_js(&inner.finish(outcome, error).await?))
+            }),
+        )
     }
 
     /// Ends the turn as cancelled.
@@ -86,13 +95,17 @@ impl Turn {
 }
 
 fn ending(given: &JsValue) -> Result<(Outcome, Option<String>)> {
-    let Some(given) = host::options(given, "outcome")? else { return Ok((Outcome::Success, None)) };
+    let Some(given) = host::options(given, "outcome")? else {
+        return Ok((Outcome::Success, None));
+    };
     let outcome = match get(&given, "outcome").text().as_deref() {
         Some("success") => Outcome::Success,
         Some("error") => Outcome::Error,
         _ => {
-            return Err(Error::invalid("`outcome` must be `success` or `error`; use `cancel()` for a cancelled turn")
-                .with("field", "outcome"));
+            return Err(Error::invalid(
+                "`outcome` must be `success` or `error`; use `cancel()` for a cancelled turn",
+            )
+            .with("field", "outcome"));
         }
     };
     Ok((outcome, optional_text(&get(&given, "error"), "error")?))

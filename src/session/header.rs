@@ -15,6 +15,7 @@ use crate::{
 /// The shape of a session's messages, fixed when it is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Dialect {
     /// Roles `user`, `assistant` and `toolResult`.
     #[default]
@@ -24,6 +25,7 @@ pub enum Dialect {
 /// The model that a session talks to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct ModelRef {
     /// Who serves it.
     pub provider: String,
@@ -40,6 +42,7 @@ pub struct ModelRef {
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Outcome {
     /// The model finished.
     Success,
@@ -172,7 +175,11 @@ fn parse_items<T>(
 }
 
 impl Dialect {
-    fn parse(name: &str) -> Result<Self> {
+    /// Reads a dialect's name.
+    ///
+    /// # Errors
+    /// `invalid_argument` for one that this version does not know.
+    pub fn parse(name: &str) -> Result<Self> {
         match name {
             "loop" => Ok(Self::Loop),
             _ => Err(untyped::field_error(
@@ -287,7 +294,7 @@ fn read<T: DeserializeOwned + Default>(stored: &BTreeMap<String, Value>, name: &
     let Some(value) = stored.get(name) else {
         return Ok(T::default());
     };
-    serde_json::from_value(value.clone()).map_err(|cause| {
+    serde_json::from_str(&value.to_string()).map_err(|cause| {
         let text = format!(
             "the stored setting `{name}` cannot be read: {cause}; export the session or repair the record"
         );

@@ -150,22 +150,23 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | ':')
 }
 
-/// Which of the skills with the mentioned name is meant.
+/// Which of the skills with the mentioned name is meant. A plain name never means a shadowed skill; a location may.
 fn resolve<'a>(
     skills: &[&'a Mentionable],
     location: Option<&str>,
 ) -> Result<&'a Mentionable, MentionNoticeCode> {
-    let there: Vec<&Mentionable> = skills
+    let here = |skill: &&&Mentionable| location.is_none() || skill.location.as_deref() == location;
+    let mut meant: Vec<&&Mentionable> = skills
         .iter()
-        .copied()
-        .filter(|skill| location.is_none() || skill.location.as_deref() == location)
+        .filter(here)
+        .filter(|skill| !skill.shadowed)
         .collect();
-    let unshadowed: Vec<&Mentionable> = there.iter().copied().filter(|skill| !skill.shadowed).collect();
-    match (there.as_slice(), unshadowed.as_slice()) {
-        (_, [skill]) => Ok(skill),
-        ([skill], _) if location.is_some() => Ok(skill),
-        (_, []) if location.is_none() => Err(MentionNoticeCode::MentionUnknown),
-        ([], _) => Err(MentionNoticeCode::MentionUnknown),
+    if meant.is_empty() && location.is_some() {
+        meant = skills.iter().filter(here).collect();
+    }
+    match meant.as_slice() {
+        [skill] => Ok(skill),
+        [] => Err(MentionNoticeCode::MentionUnknown),
         _ => Err(MentionNoticeCode::MentionAmbiguous),
     }
 }
@@ -307,11 +308,11 @@ fn spans(text: &str, (from, to): Range, ranges: &mut Vec<Range>) {
             .and_then(|same| same.get(same.partition_point(|run| *run <= index)))
             .and_then(|run| Some((*run, runs.get(*run)?.1)));
         index = match closing {
-            Some((run, close)) if length > 0 => {
+            Some((run, close)) => {
                 ranges.push((*start, close));
                 run + 1
             }
-            _ => index + 1,
+            None => index + 1,
         };
     }
 }

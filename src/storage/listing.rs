@@ -9,6 +9,7 @@ use crate::{Error, Result, untyped};
 /// What a list says of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct SessionInfo {
     /// The session's id.
     pub id: String,
@@ -47,7 +48,10 @@ impl ListFilter {
     /// `invalid_argument` that names the field.
     pub fn parse(filter: &Value) -> Result<Self> {
         if filter.is_null() {
-            return Ok(Self { limit: DEFAULT_LIMIT, ..Self::default() });
+            return Ok(Self {
+                limit: DEFAULT_LIMIT,
+                ..Self::default()
+            });
         }
         let filter = untyped::object(filter, "filter")?;
         let text = |name: &str| match untyped::optional(filter, name) {
@@ -59,7 +63,11 @@ impl ListFilter {
             Some(_) => untyped::integer(filter, "filter", "limit", 1)?.min(MAX_LIMIT),
         };
         let before = text("before")?.map(|cursor| position(&cursor)).transpose()?;
-        Ok(Self { cwd: text("cwd")?, limit, before })
+        Ok(Self {
+            cwd: text("cwd")?,
+            limit,
+            before,
+        })
     }
 }
 
@@ -67,7 +75,8 @@ fn position(cursor: &str) -> Result<(f64, String)> {
     let parts = cursor.split_once(':');
     let place = parts.and_then(|(time, id)| Some((time.parse::<u64>().ok()? as f64, id.to_owned())));
     place.ok_or_else(|| {
-        Error::invalid("`filter.before` must be the `cursor` of an entry that was listed").with("field", "filter.before")
+        Error::invalid("`filter.before` must be the `cursor` of an entry that was listed")
+            .with("field", "filter.before")
     })
 }
 
@@ -85,7 +94,7 @@ impl SessionRecord {
             unread: self.message_count.saturating_sub(read),
             created_at: self.created_at,
             updated_at: self.updated_at,
-            outcome: setting("outcome").and_then(|value| serde_json::from_value(value.clone()).ok()),
+            outcome: setting("outcome").and_then(|value| serde_json::from_str(&value.to_string()).ok()),
             cursor: format!("{}:{}", self.updated_at as u64, self.id),
         }
     }

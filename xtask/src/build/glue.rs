@@ -120,7 +120,6 @@ pub fn fit(generated: &str, asynchronous: &Names) -> Result<Glue> {
         "__wbg_call_guard",
         "wasmInstance",
         "wasmModule",
-        "snippets/",
     ] {
         ensure!(!text.contains(leftover), "the glue still has `{leftover}`");
     }
@@ -169,16 +168,25 @@ fn remove_lines(text: &mut String, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// `./snippets/<crate>-<hash>/src/js/<name>.js` becomes `./<name>.js`.
+/// `./snippets/<crate>-<hash>/src/js/<name>.js` becomes `./<name>.js` where the glue imports it. Where the module
+/// itself names its imports, the long name stays: it is a key there, not an address.
 fn flatten_snippets(text: &mut String) -> Result<()> {
-    while let Some((before, after)) = text.split_once("'./snippets/runcontext-") {
-        let file = after.split_once('\'').and_then(|(path, rest)| {
-            let (_hash, file) = path.split_once("/src/js/")?;
-            (!file.contains('/')).then_some((file, rest))
-        });
-        let (file, rest) = file.context("the glue imports a snippet that is not a file of src/js/")?;
-        *text = format!("{before}'./{file}'{rest}");
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let snippet = line
+            .strip_prefix("import ")
+            .and_then(|_| line.split_once("./snippets/runcontext-"));
+        let Some((before, after)) = snippet else {
+            lines.push(line.to_owned());
+            continue;
+        };
+        let file = after.split_once("/src/js/").map(|(_hash, file)| file);
+        let file = file
+            .filter(|file| !file.contains('/'))
+            .context("the glue imports a snippet that is not a file of src/js/")?;
+        lines.push(format!("{before}./{file}"));
     }
+    *text = lines.join("\n") + "\n";
     Ok(())
 }
 
