@@ -4,6 +4,8 @@
 mod executor;
 mod faults;
 mod model;
+pub mod pairing;
+pub mod random;
 mod tools;
 mod world;
 
