@@ -23,6 +23,14 @@ macro_rules! codes {
                 match self { $(ErrorCode::$variant => $text,)* }
             }
         }
+
+        /// The closed list as a TypeScript type.
+        #[cfg(target_family = "wasm")]
+        pub const CODES_IN_TYPESCRIPT: &str = concat!(
+            "/** The closed list of error codes. */\nexport type RunContextErrorCode =",
+            $("\n    | '", $text, "'",)*
+            ";\n"
+        );
     };
 }
 

@@ -1,9 +1,46 @@
 //! The wasm-bindgen surface: one file per exported class, no decisions.
+//!
+//! Every argument is copied to plain data before anything else happens, and every method that waits returns a
+//! promise that also carries what is wrong with the arguments.
 
-use wasm_bindgen::prelude::wasm_bindgen;
+mod error;
+mod host;
+mod plain;
+mod pure;
+mod runtime;
+mod session;
+mod turn;
+mod types;
 
-/// The version of this package, for example `0.1.0`.
-#[wasm_bindgen]
-pub fn version() -> String {
+use std::future::Future;
+
+pub use error::RunContextError;
+pub use pure::*;
+pub use runtime::{Runtime, SkillCatalog};
+pub use session::Session;
+pub use turn::Turn;
+
+use js_sys::Promise;
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+use wasm_bindgen_futures::future_to_promise;
+
+use crate::{Result, storage::LocalFuture};
+
+/// The version of this module, which the loaders compare with the package's.
+#[wasm_bindgen(js_name = "__moduleVersion", skip_typescript)]
+pub fn module_version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
+}
+
+/// The promise of an operation whose arguments were read; a wrong argument rejects it.
+fn promised<F: Future<Output = Result<JsValue>> + 'static>(operation: Result<F>) -> Promise {
+    match operation {
+        Ok(future) => boxed_promise(Box::pin(future)),
+        Err(error) => Promise::reject(&JsValue::from(error)),
+    }
+}
+
+/// Apart, so that the module holds the machinery of a promise once and not once per method.
+fn boxed_promise(future: LocalFuture<'static, Result<JsValue>>) -> Promise {
+    future_to_promise(async move { future.await.map_err(JsValue::from) })
 }

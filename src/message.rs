@@ -15,11 +15,13 @@ pub use outline::{Call, MessageOutline, Role, StopKind, turn_count};
 /// Position of a message in the stored conversation, from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct MessageIndex(pub u32);
 
 /// Zero-based ordinal of an actual user message among the stored ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct UserTurn(pub u32);
 
 impl MessageIndex {

@@ -5,6 +5,7 @@ pub mod apply;
 #[cfg(target_family = "wasm")]
 pub mod indexed_db;
 pub mod keys;
+mod listing;
 pub mod memory;
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, rc::Rc};
@@ -18,6 +19,8 @@ use crate::{
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
 };
+
+pub use listing::SessionInfo;
 
 /// A future of one thread: everything here runs beside one user interface or one request.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -169,6 +172,7 @@ pub trait DirectoryStorage {
 
 /// What kind of storage this is, and whether it outlives the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct StorageInfo {
     /// `indexeddb` or `memory`.
     pub kind: String,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Estimated tokens by part of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct BudgetParts {
     /// The system prompt.
     pub system_prompt: u32,
@@ -23,6 +24,7 @@ pub struct BudgetParts {
 /// The estimate of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct ContextBudget {
     /// Tokens; 0 where the model's window is not known.
     pub context_window: u32,

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::message::MessageIndex;
+use crate::{Result, message::MessageIndex, untyped};
 
 /// A summary of everything before `first_kept_message_index`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct CompactionCheckpoint {
     /// Its id.
     pub id: String,
@@ -25,5 +26,32 @@ pub struct CompactionCheckpoint {
     pub model: String,
     /// What it cost, as the host reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(target_family = "wasm", tsify(type = "unknown"))]
     pub usage: Option<Value>,
+}
+
+impl CompactionCheckpoint {
+    /// Reads a checkpoint as a caller gives it.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(value: &Value, path: &str) -> Result<Self> {
+        let checkpoint = untyped::object(value, path)?;
+        let text = |name: &str| untyped::string(checkpoint, path, name);
+        Ok(Self {
+            id: text("id")?,
+            first_kept_message_index: MessageIndex(untyped::integer(
+                checkpoint,
+                path,
+                "firstKeptMessageIndex",
+                0,
+            )?),
+            history_message_count: untyped::integer(checkpoint, path, "historyMessageCount", 0)?,
+            summary: text("summary")?,
+            timestamp: untyped::milliseconds(checkpoint, path, "timestamp")?,
+            provider: text("provider")?,
+            model: text("model")?,
+            usage: untyped::optional(checkpoint, "usage").cloned(),
+        })
+    }
 }

@@ -10,6 +10,7 @@ use crate::message::MessageIndex;
 /// The first part of a request that differs from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum DivergenceClass {
     /// The earlier request is an exact prefix of this one.
     None,
@@ -24,6 +25,7 @@ pub enum DivergenceClass {
 /// A change that a caller declared, and that may therefore change what the model sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum DeclaredEvent {
     /// Another permission preset.
     Preset,
@@ -35,6 +37,7 @@ pub enum DeclaredEvent {
 
 /// How a request differs from the one dispatched before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct Divergence {
     /// What differs first, in the order tools, system, messages.
     pub class: DivergenceClass,

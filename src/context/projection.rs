@@ -18,6 +18,7 @@ use crate::{
 
 /// A skill in exactly one revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct SkillRevision {
     /// `scope:location`.
     pub id: String,
@@ -28,6 +29,7 @@ pub struct SkillRevision {
 /// What one message of the model's input is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Source {
     /// A stored message.
     History {
@@ -65,6 +67,7 @@ pub enum Source {
 
 /// Where a skill's block stands in the text in front of a user message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct SkillSpan {
     /// `scope:location`.
     pub id: String,
@@ -79,6 +82,7 @@ pub struct SkillSpan {
 /// A user message that is shown with a snapshot in front of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct SkillExpansion {
     /// The user message.
     pub message_index: MessageIndex,
@@ -91,6 +95,8 @@ pub struct SkillExpansion {
 /// The source map of one model input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+#[serde(rename = "ModelInputProjection")]
 pub struct Projection {
     /// How many messages are stored.
     pub history_message_count: u32,
@@ -104,6 +110,7 @@ pub struct Projection {
 /// What a notice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum NoticeCode {
     /// The user turn of a snapshot is not stored.
     AnchorMissing,
@@ -120,6 +127,7 @@ pub enum NoticeCode {
 /// Something that was left out of the model's input, or not understood, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct Notice {
     /// What it is about.
     pub code: NoticeCode,

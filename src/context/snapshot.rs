@@ -8,6 +8,7 @@ use crate::untyped::{self, field_error, join};
 
 /// A skill as it was when it was chosen: the file's text and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct LoadedSkill {
     /// `scope:location`.
     pub id: String,
@@ -27,6 +28,7 @@ pub struct LoadedSkill {
 /// Where a snapshot is shown. Version 2 and older have none: a user message of their own after the anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Placement {
     /// In front of the user message it belongs to.
     User,
@@ -35,6 +37,7 @@ pub enum Placement {
 /// Text for the model that belongs to one user turn and is stored beside the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct RuntimeContextSnapshot {
     /// Zero-based ordinal of the actual user message it belongs to.
     pub user_turn: u32,

@@ -14,6 +14,8 @@ use crate::{Error, Result};
 /// every section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+#[serde(rename = "SystemPromptCheckpoint")]
 pub struct Checkpoint {
     /// The number of stored messages, the new user message included; from 1 up.
     pub message_count: u32,
@@ -22,6 +24,7 @@ pub struct Checkpoint {
     pub timestamp: f64,
     /// The neutralised body of each section that is new or changed, without tags; `None` for a removed one. The
     /// preamble stands under `preamble`.
+    #[cfg_attr(target_family = "wasm", tsify(type = "Record<string, string | null>"))]
     pub sections: BTreeMap<String, Option<String>>,
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file with instructions for the project, as it was when the session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct InstructionFile {
     /// Where it is, as shown to the model.
     pub path: String,

@@ -29,6 +29,7 @@ pub(super) const TAGS: [&str; 6] = [PROJECT_INSTRUCTIONS, SKILLS, CWD, RUN_CONTE
 
 /// One part of the system prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct Section {
     /// `[a-z][a-z0-9_-]*`, unique within a prompt; `preamble` for the part without tags.
     pub name: String,

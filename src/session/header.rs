@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     Error, ErrorCode, Result,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
+    untyped,
 };
 
 /// The shape of a session's messages, fixed when it is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Dialect {
     /// Roles `user`, `assistant` and `toolResult`.
     #[default]
@@ -22,7 +24,8 @@ pub enum Dialect {
 
 /// The model that a session talks to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct ModelRef {
     /// Who serves it.
     pub provider: String,
@@ -39,6 +42,7 @@ pub struct ModelRef {
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Outcome {
     /// The model finished.
     Success,
@@ -49,8 +53,7 @@ pub enum Outcome {
 }
 
 /// What a new session begins with.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewSession {
     /// Its id; a new one is made where absent.
     pub id: Option<String>,
@@ -58,8 +61,7 @@ pub struct NewSession {
     pub cwd: Option<String>,
     /// Its dialect.
     pub dialect: Option<Dialect>,
-    /// Absent: nobody chose yet. `null`: a person chose to have none.
-    #[serde(deserialize_with = "present")]
+    /// Absent: nobody chose yet. `Some(None)`: a person chose to have none.
     pub permission_preset: Option<Option<Preset>>,
     /// The agent it belongs to.
     pub agent_id: Option<String>,
@@ -77,10 +79,135 @@ pub struct NewSession {
     pub model: Option<ModelRef>,
 }
 
-fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+impl NewSession {
+    /// Reads options as a caller gives them; `null` and nothing are no options.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(options: &Value) -> Result<Self> {
+        if options.is_null() {
+            return Ok(Self::default());
+        }
+        let options = untyped::object(options, "options")?;
+        for name in ["runContext", "projectId", "ticketId"] {
+            if untyped::optional(options, name).is_some() {
+                let text = "is not supported by this version; leave it out";
+                return Err(untyped::field_error(&format!("options.{name}"), text));
+            }
+        }
+        let text = |name: &str| match untyped::optional(options, name) {
+            None => Ok(None),
+            Some(_) => untyped::string(options, "options", name).map(Some),
+        };
+        Ok(Self {
+            id: text("id")?,
+            cwd: text("cwd")?,
+            dialect: text("dialect")?.map(|name| Dialect::parse(&name)).transpose()?,
+            permission_preset: options.get("permissionPreset").map(parse_preset).transpose()?,
+            agent_id: text("agentId")?,
+            source: text("source")?,
+            headless: match untyped::optional(options, "headless") {
+                None => false,
+                Some(Value::Bool(value)) => *value,
+                Some(_) => return Err(untyped::field_error("options.headless", "must be true or false")),
+            },
+            system_prompt: text("systemPrompt")?.unwrap_or_default(),
+            project_instructions: match untyped::optional(options, "projectInstructions") {
+                None => Vec::new(),
+                Some(files) => parse_items(files, "options.projectInstructions", |file, path| {
+                    Ok(InstructionFile {
+                        path: untyped::string(file, path, "path")?,
+                        content: untyped::string(file, path, "content")?,
+                    })
+                })?,
+            },
+            sections: match untyped::optional(options, "sections") {
+                None => Vec::new(),
+                Some(sections) => parse_sections(sections, "options.sections")?,
+            },
+            model: untyped::optional(options, "model")
+                .map(|model| ModelRef::parse(model, "options.model"))
+                .transpose()?,
+        })
+    }
+}
+
+/// Reads a preset: its name, or `null`.
+///
+/// # Errors
+/// `invalid_argument` that lists the presets.
+pub fn parse_preset(value: &Value) -> Result<Option<Preset>> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(name) => name.parse().map(Some),
+        _ => Err(untyped::field_error(
+            "permissionPreset",
+            "must be the name of a preset, or null",
+        )),
+    }
+}
+
+/// Reads a list of `{ name, content }`.
+///
+/// # Errors
+/// `invalid_argument` that names the field.
+pub fn parse_sections(value: &Value, path: &str) -> Result<Vec<Section>> {
+    parse_items(value, path, |section, path| {
+        Ok(Section {
+            name: untyped::string(section, path, "name")?,
+            content: untyped::string(section, path, "content")?,
+        })
+    })
+}
+
+fn parse_items<T>(
+    value: &Value,
+    path: &str,
+    read: impl Fn(&Map<String, Value>, &str) -> Result<T>,
+) -> Result<Vec<T>> {
+    let items = untyped::array(value, path)?.iter().enumerate();
+    items
+        .map(|(at, item)| {
+            let path = format!("{path}[{at}]");
+            read(untyped::object(item, &path)?, &path)
+        })
+        .collect()
+}
+
+impl Dialect {
+    /// Reads a dialect's name.
+    ///
+    /// # Errors
+    /// `invalid_argument` for one that this version does not know.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "loop" => Ok(Self::Loop),
+            _ => Err(untyped::field_error(
+                "options.dialect",
+                "must be `loop`, the only dialect of this version",
+            )),
+        }
+    }
+}
+
+impl ModelRef {
+    /// Reads a model as a caller gives it.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(value: &Value, path: &str) -> Result<Self> {
+        let model = untyped::object(value, path)?;
+        let tokens = |name: &str| match untyped::optional(model, name) {
+            None => Ok(None),
+            Some(_) => untyped::integer(model, path, name, 1).map(Some),
+        };
+        Ok(Self {
+            provider: untyped::string(model, path, "provider")?,
+            id: untyped::string(model, path, "id")?,
+            context_window: tokens("contextWindow")?,
+            max_tokens: tokens("maxTokens")?,
+        })
+    }
 }
 
 macro_rules! settings {

@@ -42,6 +42,7 @@ pub struct ModelRequest<M> {
 
 /// The map and the measures of a request; it stays with the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct RequestReport {
     /// What each message of the request is.
     pub projection: Projection,

@@ -17,6 +17,7 @@ const SCOPE_ORDER: [&str; 3] = ["project", "personal", "bundled"];
 /// Whether a skill's plain name means this skill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum SkillStatus {
     /// It does.
     Active,
@@ -33,6 +34,8 @@ pub enum SkillStatus {
 /// A skill in the catalogue. Serialised, it is the public `SkillInfo`: everything but `content`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+#[serde(rename = "SkillInfo")]
 pub struct SkillEntry {
     /// See [`skill_id`].
     pub id: String,

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum Severity {
     /// Worth knowing; nothing is lost.
     Info,
@@ -25,6 +26,14 @@ macro_rules! codes {
         pub enum DiagnosticCode { $($(#[$doc])* $variant,)* }
 
         impl DiagnosticCode {
+            /// The closed list as a TypeScript type.
+            #[cfg(target_family = "wasm")]
+            pub const IN_TYPESCRIPT: &str = concat!(
+                "/** What is remarkable about a skill file, as a closed list. */\nexport type DiagnosticCode =",
+                $("\n    | '", $text, "'",)*
+                ";\n"
+            );
+
             /// Every code.
             pub const ALL: &[DiagnosticCode] = &[$(DiagnosticCode::$variant,)*];
 
@@ -101,6 +110,7 @@ impl Serialize for DiagnosticCode {
 
 /// One remark about a skill file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct Diagnostic {
     /// What.
     pub code: DiagnosticCode,

@@ -18,6 +18,7 @@ const MAX_COMPATIBILITY: usize = 500;
 /// A value in the frontmatter. Scalars are strings whatever they look like: `version: 1.0` is `"1.0"`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub enum FieldValue {
     /// A scalar.
     Text(String),
@@ -39,6 +40,7 @@ impl FieldValue {
 
 /// A skill as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct ParsedSkill {
     /// The name, trimmed; that of the folder where the file gives none.
     pub name: String,
@@ -49,6 +51,7 @@ pub struct ParsedSkill {
     /// See [`revision`].
     pub revision: String,
     /// Every field of the frontmatter, also the ones this library does not know.
+    #[cfg_attr(target_family = "wasm", tsify(type = "Record<string, FieldValue>"))]
     pub fields: BTreeMap<String, FieldValue>,
 }
 
@@ -72,7 +75,7 @@ pub struct ParseOutcome {
     /// The skill, if the file gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<ParsedSkill>,
-    /// What is remarkable about the file, in the order of the file where that matters.
+    /// What is remarkable about the file, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -182,7 +185,8 @@ pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
             "the skill has no instructions; add them after the frontmatter",
         );
     }
-    let diagnostics = check.diagnostics;
+    let mut diagnostics = check.diagnostics;
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
     let skill = name.zip(description).map(|(name, description)| ParsedSkill {
         name,
         description,
@@ -399,12 +403,8 @@ fn flag(fields: &BTreeMap<String, FieldValue>, name: &str) -> Option<bool> {
 
 /// Lower-case letters and digits, with single hyphens between them. Letters of any script, as the format's own validator has it.
 fn is_well_formed(name: &str) -> bool {
-    name.split('-').all(|part| {
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_alphanumeric() && c.to_lowercase().eq([c]))
-    })
+    name.split('-')
+        .all(|part| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() && !c.is_uppercase()))
 }
 
 /// The folder that holds the file at `location`, if the location is that of a Markdown file.

@@ -307,11 +307,11 @@ fn spans(text: &str, (from, to): Range, ranges: &mut Vec<Range>) {
             .and_then(|same| same.get(same.partition_point(|run| *run <= index)))
             .and_then(|run| Some((*run, runs.get(*run)?.1)));
         index = match closing {
-            Some((run, close)) if length > 0 => {
+            Some((run, close)) => {
                 ranges.push((*start, close));
                 run + 1
             }
-            _ => index + 1,
+            None => index + 1,
         };
     }
 }

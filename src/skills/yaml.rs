@@ -42,6 +42,20 @@ pub(super) fn parse(block: &str, first_line: usize) -> Result<Fields, Refusal> {
         ));
     }
 
+    // YAML has no control characters; the parser lets some of them through.
+    if let Some((before, _)) =
+        block.split_once(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}'))
+    {
+        let Position { line, column } = Position::behind(before);
+        return Err((
+            DiagnosticCode::InvalidYaml,
+            Position {
+                line: narrow(first_line).saturating_add(line - 1),
+                column,
+            },
+        ));
+    }
+
     let mut fields = Fields::default();
     let mut stack: Vec<Open> = Vec::new();
     let mut documents = 0;
@@ -71,6 +85,7 @@ pub(super) fn parse(block: &str, first_line: usize) -> Result<Fields, Refusal> {
                 documents += 1;
                 continue;
             }
+            Event::SequenceStart(..) if stack.is_empty() => return refuse(DiagnosticCode::NotAMapping),
             Event::SequenceStart(..) => {
                 stack.push(Open::List(Vec::new()));
                 continue;

@@ -12,7 +12,8 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use crate::make::{
-    self, Body, append, body, both, checkpoint, create, dispatch, empty, outline, record, seen, set, snapshot,
+    self, Body, append, body, both, checkpoint, create, dispatch, empty, floats, outline, record, seen, set,
+    snapshot,
 };
 
 /// A kind of storage to try, with records of its own.
@@ -140,37 +141,32 @@ pub async fn the_first_commit_creates_the_session_with_everything_in_it<P: Place
             ("tool_permission_groups", 0),
         ]
     );
-    assert_eq!(dump["chat_sessions"][0].0, r#""s""#);
+    let found = |store: &str, n: usize| {
+        let (key, record) = dump[store][n].clone();
+        (key, floats(record))
+    };
+    let expected = |key: &str, record: Value| (key.to_owned(), floats(record));
     assert_eq!(
-        dump["chat_sessions"][0].1,
-        json!({
-            "id": "s", "cwd": "/work", "createdAt": 1000.0, "updatedAt": 2000.0, "messageCount": 3,
-            "counters": { "conversation": 1, "settings": 1 },
-            "settings": { "dialect": "loop", "preset": "read-only" }, "commitCount": 1,
-        })
-    );
-    assert_eq!(
-        dump["messages"][2],
-        (
-            r#"["s",2]"#.to_owned(),
-            json!({ "sessionId": "s", "index": 2, "body": seen(&body(2)) })
+        found("chat_sessions", 0),
+        expected(
+            r#""s""#,
+            json!({
+                "id": "s", "cwd": "/work", "createdAt": 1000, "updatedAt": 2000, "messageCount": 3,
+                "counters": { "conversation": 1, "settings": 1 },
+                "settings": { "dialect": "loop", "preset": "read-only" }, "commitCount": 1,
+            })
         )
     );
-    assert_eq!(
-        dump["message_outlines"][0].1,
-        json!({ "sessionId": "s", "pack": 0, "outlines": plain(&stored.outlines) })
-    );
+    let message = json!({ "sessionId": "s", "index": 2, "body": seen(&body(2)) });
+    assert_eq!(found("messages", 2), expected(r#"["s",2]"#, message));
+    let pack = json!({ "sessionId": "s", "pack": 0, "outlines": plain(&stored.outlines) });
+    assert_eq!(found("message_outlines", 0), expected(r#"["s",0]"#, pack));
     let mut row = plain(&snapshot(0));
     row["sessionId"] = json!("s");
     row["position"] = json!(0);
-    assert_eq!(dump["runtime_contexts"][0], (r#"["s",0]"#.to_owned(), row));
-    assert_eq!(
-        dump["commits"][0],
-        (
-            r#"["s",0]"#.to_owned(),
-            json!({ "sessionId": "s", "slot": 0, "operationId": "op-0" })
-        )
-    );
+    assert_eq!(found("runtime_contexts", 0), expected(r#"["s",0]"#, row));
+    let operation = json!({ "sessionId": "s", "slot": 0, "operationId": "op-0" });
+    assert_eq!(found("commits", 0), expected(r#"["s",0]"#, operation));
 }
 
 pub async fn a_refused_record_leaves_nothing_of_its_commit<P: Place>() {

@@ -23,6 +23,13 @@ fn stored(commit_count: u64, conversation: u64, message_count: u32) -> StoredRec
     StoredRecord { record, commit_count }
 }
 
+fn applied(decision: runcontext::Result<Decision>) -> Option<(StoredRecord, u64)> {
+    match decision {
+        Ok(Decision::Apply { next, slot }) => Some((*next, slot)),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_remembered_operation_is_applied_whatever_else_is_true() {
     let counters = Counters {
@@ -67,9 +74,7 @@ fn each_commit_takes_the_place_of_the_oldest_in_the_ring() {
             Some(&stored(count, 7, 3)),
             false,
         );
-        let Ok(Decision::Apply { next, slot }) = decision else {
-            panic!("{decision:?}");
-        };
+        let (next, slot) = applied(decision).unwrap();
         assert_eq!(slot, expected);
         assert_eq!(next.commit_count, count + 1);
         assert_eq!(
@@ -88,9 +93,8 @@ fn a_first_commit_begins_at_zero_whatever_its_record_says() {
     let mut first = create("s", "op");
     first.create = Some(stored(9, 7, 3).record);
     let decision = decide("s", &first, None, false);
-    let Ok(Decision::Apply { next, slot: 0 }) = decision else {
-        panic!("{decision:?}");
-    };
+    let (next, slot) = applied(decision).unwrap();
+    assert_eq!(slot, 0);
     assert_eq!(next.record.counters, Counters::default());
     assert_eq!(next.record.message_count, 0);
 }

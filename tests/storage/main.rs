@@ -10,5 +10,7 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 mod conformance;
 mod decision;
+#[cfg(target_family = "wasm")]
+mod indexed_db;
 mod make;
 mod memory;

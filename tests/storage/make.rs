@@ -225,3 +225,16 @@ pub async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) 
     })
     .await
 }
+
+/// The same value with every number a float, as JavaScript has them.
+pub fn floats(value: Value) -> Value {
+    match value {
+        Value::Number(number) => json!(number.as_f64().unwrap()),
+        Value::Array(items) => items.into_iter().map(floats).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (name, floats(value)))
+            .collect(),
+        other => other,
+    }
+}

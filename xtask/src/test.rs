@@ -307,7 +307,8 @@ fn node_test(suite: Suite, tester: &Tester, packed: &Package, wanted: &Wanted) -
         .current_dir(places::root())
         .env("RUNCONTEXT_TARBALL", &packed.tarball)
         .env("RUNCONTEXT_PKG", places::package())
-        .env("RUNCONTEXT_CHROMIUM", &tester.browser.chromium);
+        .env("RUNCONTEXT_CHROMIUM", &tester.browser.chromium)
+        .env("RUNCONTEXT_XTASK", env::current_exe()?);
     environment(&mut node, wanted)?;
     let watched = run::watch(&mut node, limit(wanted))?;
     let text = fs::read_to_string(&tap).unwrap_or_default();

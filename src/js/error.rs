@@ -1,0 +1,47 @@
+//! Errors as JavaScript sees them.
+
+use serde::Serialize as _;
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+
+use crate::Error;
+
+#[wasm_bindgen(module = "/src/js/shim.js")]
+extern "C" {
+    /// The class of every error that this package throws.
+    #[derive(Clone, Debug)]
+    pub type RunContextError;
+
+    #[wasm_bindgen(constructor)]
+    fn new(code: &str, message: &str, data: JsValue) -> RunContextError;
+}
+
+impl From<&Error> for RunContextError {
+    fn from(error: &Error) -> Self {
+        let data = error
+            .data()
+            .serialize(&serde_wasm_bindgen::Serializer::json_compatible())
+            .unwrap_or(JsValue::UNDEFINED);
+        Self::new(error.code().as_str(), error.message(), data)
+    }
+}
+
+impl From<Error> for JsValue {
+    fn from(error: Error) -> Self {
+        RunContextError::from(&error).into()
+    }
+}
+
+#[wasm_bindgen(typescript_custom_section)]
+const CODES: &str = crate::error::CODES_IN_TYPESCRIPT;
+
+#[wasm_bindgen(typescript_custom_section)]
+const CLASS: &str = "
+/** Every error of this package. `message` says what to do next. */
+export class RunContextError extends Error {
+    private constructor();
+    /** Which one. */
+    readonly code: RunContextErrorCode;
+    /** The fields of this code. */
+    readonly data: Record<string, unknown>;
+}
+";

@@ -1,0 +1,235 @@
+// Plain data: JSON values plus Uint8Array. Everything that comes in is copied once, here, and frozen; everything the
+// core reads afterwards is such a copy, so that reading it runs no foreign code.
+
+const MAX_DEPTH = 128;
+const MAX_SIZE = 32 * 1024 * 1024;
+
+class NotPlain extends Error {
+    constructor(path, why) {
+        super(why);
+        this.path = path;
+    }
+}
+
+const hasOwn = (object, name) => Object.prototype.hasOwnProperty.call(object, name);
+
+const isBytes = (value) => value instanceof Uint8Array;
+
+function isPlainObject(value) {
+    const prototype = Object.getPrototypeOf(value);
+    // An object of another frame or realm has that realm's Object.prototype, whose own prototype is null too.
+    return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
+function set(object, name, value) {
+    if (name === '__proto__') {
+        Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
+    } else {
+        object[name] = value;
+    }
+}
+
+const member = (path, name) => (/^[A-Za-z_$][\w$]*$/.test(name) ? `${path}.${name}` : `${path}[${JSON.stringify(name)}]`);
+
+/**
+ * Copies a value that somebody else made.
+ *
+ * @param {unknown} source
+ * @param {string} name what the caller calls it, the root of paths
+ * @param {boolean} degrade whether what cannot be kept becomes `null` (and its path is listed) instead of refusing all
+ * @returns {[unknown, string[], string | undefined, string | undefined]} copy, degraded paths, path and reason of a refusal
+ */
+export function copyIn(source, name, degrade) {
+    const degraded = [];
+    const above = new Set();
+    let size = 0;
+
+    const give = (path, why) => {
+        if (!degrade) throw new NotPlain(path, why);
+        degraded.push(path);
+        return null;
+    };
+    const copy = (value, path, depth) => {
+        size += 8;
+        if (size > MAX_SIZE) return give(path, 'makes it larger than 32 MiB; send less, or keep large data elsewhere');
+        switch (typeof value) {
+            case 'string':
+                size += value.length;
+                return size > MAX_SIZE
+                    ? give(path, 'makes it larger than 32 MiB; send less, or keep large data elsewhere')
+                    : value;
+            case 'boolean':
+                return value;
+            case 'number':
+                return Number.isFinite(value) ? value : give(path, `is ${value}, which JSON cannot hold; use null or text`);
+            case 'object':
+                break;
+            default:
+                return give(path, `is of the type ${typeof value}; use plain JSON values and Uint8Array`);
+        }
+        if (value === null) return null;
+        if (isBytes(value)) {
+            size += value.byteLength;
+            return size > MAX_SIZE
+                ? give(path, 'makes it larger than 32 MiB; send less, or keep large data elsewhere')
+                : new Uint8Array(value);
+        }
+        if (value instanceof URL) return String(value.href);
+        if (above.has(value)) return give(path, 'contains itself; remove the cycle');
+        if (depth >= MAX_DEPTH) return give(path, `is nested deeper than ${MAX_DEPTH} levels; flatten it`);
+        above.add(value);
+        try {
+            if (Array.isArray(value)) {
+                const list = [];
+                for (let i = 0; i < value.length; i++) {
+                    if (size > MAX_SIZE) {
+                        give(`${path}[${i}]`, 'makes it larger than 32 MiB; send less, or keep large data elsewhere');
+                        break;
+                    }
+                    list.push(copy(value[i], `${path}[${i}]`, depth + 1));
+                }
+                return Object.freeze(list);
+            }
+            if (!isPlainObject(value)) {
+                const kind = value.constructor?.name;
+                return give(path, `is a ${typeof kind === 'string' && kind !== '' ? kind : 'special object'}; use plain JSON values and Uint8Array`);
+            }
+            const object = {};
+            for (const key of Object.keys(value)) {
+                const inner = value[key];
+                if (inner === undefined) continue;
+                size += key.length;
+                set(object, key, copy(inner, member(path, key), depth + 1));
+            }
+            return Object.freeze(object);
+        } finally {
+            above.delete(value);
+        }
+    };
+    try {
+        return [copy(source, name, 0), degraded, undefined, undefined];
+    } catch (error) {
+        if (error instanceof NotPlain) return [undefined, [], error.path, error.message];
+        // A getter or a proxy of the caller's failed.
+        return [undefined, [], name, `cannot be read: ${errorText(error)}`];
+    }
+}
+
+/** A copy whose bytes are copies too. Without bytes inside, the frozen value itself. */
+export function copyOut(value) {
+    if (!hasBytes(value)) return value;
+    if (isBytes(value)) return new Uint8Array(value);
+    if (Array.isArray(value)) return Object.freeze(value.map(copyOut));
+    const object = {};
+    for (const key of Object.keys(value)) set(object, key, copyOut(value[key]));
+    return Object.freeze(object);
+}
+
+export function hasBytes(value) {
+    if (typeof value !== 'object' || value === null) return false;
+    if (isBytes(value)) return true;
+    return Array.isArray(value) ? value.some(hasBytes) : Object.keys(value).some((key) => hasBytes(value[key]));
+}
+
+/** Null 0, boolean 1, number 2, string 3, bytes 4, list 5, object 6. */
+export function kind(value) {
+    switch (typeof value) {
+        case 'boolean':
+            return 1;
+        case 'number':
+            return 2;
+        case 'string':
+            return 3;
+        case 'object':
+            if (value === null) return 0;
+            return isBytes(value) ? 4 : Array.isArray(value) ? 5 : 6;
+        default:
+            return 0;
+    }
+}
+
+// With the u flag a pair is one code point, so that only halves match.
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/** A string without lone surrogates, else undefined. */
+export function text(value) {
+    return typeof value === 'string' && !LONE_SURROGATE.test(value) ? value : undefined;
+}
+
+/** The path of the first string with a lone surrogate, else undefined. */
+export function notUnicode(value, path) {
+    if (typeof value === 'string') return LONE_SURROGATE.test(value) ? path : undefined;
+    if (typeof value !== 'object' || value === null || isBytes(value)) return undefined;
+    for (const key of Object.keys(value)) {
+        const inner = Array.isArray(value) ? `${path}[${key}]` : member(path, key);
+        const found = LONE_SURROGATE.test(key) ? inner : notUnicode(value[key], inner);
+        if (found !== undefined) return found;
+    }
+    return undefined;
+}
+
+export const length = (value) => (typeof value === 'string' ? value.length : 0);
+
+export const field = (value, name) =>
+    typeof value === 'object' && value !== null && hasOwn(value, name) ? value[name] : undefined;
+
+/** Length as JSON text; bytes count as base64. */
+export function jsonLength(value) {
+    switch (typeof value) {
+        case 'string':
+            return JSON.stringify(value).length;
+        case 'number':
+        case 'boolean':
+            return String(value).length;
+        case 'object':
+            break;
+        default:
+            return 0;
+    }
+    if (value === null) return 4;
+    if (isBytes(value)) return 2 + 4 * Math.ceil(value.length / 3);
+    if (Array.isArray(value)) return value.reduce((sum, item) => sum + jsonLength(item) + 1, 1 + (value.length === 0));
+    const keys = Object.keys(value);
+    return keys.reduce((sum, key) => sum + jsonLength(key) + jsonLength(value[key]) + 2, 1 + (keys.length === 0));
+}
+
+/** JSON text of plain data; bytes become base64. */
+export function jsonText(value) {
+    return JSON.stringify(value, (_, inner) => (isBytes(inner) ? base64(inner) : inner)) ?? 'null';
+}
+
+function base64(bytes) {
+    let binary = '';
+    for (let i = 0; i < bytes.length; i += 8192) binary += String.fromCharCode(...bytes.subarray(i, i + 8192));
+    return btoa(binary);
+}
+
+/** Strings joined, code unit for code unit. */
+export const joined = (parts, separator) =>
+    parts.map((part) => (typeof part === 'string' ? part : '')).join(separator);
+
+export const list = (items) => Object.freeze([...items]);
+
+/** A frozen object of alternating names and values. */
+export function object(entries) {
+    const result = {};
+    for (let i = 0; i < entries.length; i += 2) set(result, entries[i], entries[i + 1]);
+    return Object.freeze(result);
+}
+
+export function withField(value, name, inner) {
+    const result = {};
+    for (const key of Object.keys(value)) set(result, key, value[key]);
+    set(result, name, inner);
+    return Object.freeze(result);
+}
+
+/** What an error says. Never throws. */
+export function errorText(error) {
+    try {
+        if (error instanceof Error) return String(error.message || error.name);
+        return typeof error === 'string' ? error : (JSON.stringify(error) ?? String(error));
+    } catch {
+        return 'unknown error';
+    }
+}

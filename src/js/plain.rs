@@ -1,0 +1,236 @@
+//! Plain data as JavaScript values: copied and frozen on their way in, read without running foreign code.
+
+use js_sys::Array;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
+
+use crate::{
+    Error, ErrorCode, Result,
+    message::{Kind, MessageData, MessageView},
+    session::Incoming,
+};
+
+#[wasm_bindgen(module = "/src/js/plain.js")]
+extern "C" {
+    #[wasm_bindgen(js_name = "copyIn")]
+    fn js_copy_in(source: &JsValue, name: &str, degrade: bool) -> Array;
+    #[wasm_bindgen(js_name = "copyOut")]
+    fn js_copy_out(value: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "hasBytes")]
+    fn js_has_bytes(value: &JsValue) -> bool;
+    #[wasm_bindgen(js_name = "kind")]
+    fn js_kind(value: &JsValue) -> u8;
+    #[wasm_bindgen(js_name = "text")]
+    fn js_text(value: &JsValue) -> Option<String>;
+    #[wasm_bindgen(js_name = "notUnicode")]
+    fn js_not_unicode(value: &JsValue, path: &str) -> Option<String>;
+    #[wasm_bindgen(js_name = "length")]
+    fn js_length(value: &JsValue) -> u32;
+    #[wasm_bindgen(js_name = "field")]
+    fn js_field(value: &JsValue, name: &str) -> JsValue;
+    #[wasm_bindgen(js_name = "jsonLength")]
+    fn js_json_length(value: &JsValue) -> f64;
+    #[wasm_bindgen(js_name = "jsonText")]
+    fn js_json_text(value: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "joined")]
+    fn js_joined(parts: &Array, separator: &str) -> JsValue;
+    #[wasm_bindgen(js_name = "list")]
+    fn js_list(items: &Array) -> JsValue;
+    #[wasm_bindgen(js_name = "object")]
+    fn js_object(entries: &Array) -> JsValue;
+    #[wasm_bindgen(js_name = "withField")]
+    fn js_with_field(value: &JsValue, name: &str, inner: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "errorText")]
+    fn js_error_text(error: &JsValue) -> String;
+}
+
+/// What a thrown value says.
+pub(super) fn error_text(error: &JsValue) -> String {
+    js_error_text(error)
+}
+
+/// A copy whose byte strings are copies too.
+pub(super) fn copy_out(value: &JsValue) -> JsValue {
+    js_copy_out(value)
+}
+
+/// Copies a message; what is not plain data refuses the whole.
+pub(super) fn message_in(source: &JsValue, name: &str) -> Result<JsValue> {
+    let outcome = js_copy_in(source, name, false);
+    match (outcome.get(2).as_string(), outcome.get(3).as_string()) {
+        (Some(path), Some(why)) => {
+            Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path))
+        }
+        _ => Ok(outcome.get(0)),
+    }
+}
+
+/// Copies a message of a running turn; what is not plain data becomes `null` and is listed.
+pub(super) fn incoming(source: &JsValue, name: &str) -> Result<Incoming<JsValue>> {
+    let outcome = js_copy_in(source, name, true);
+    if let (Some(path), Some(why)) = (outcome.get(2).as_string(), outcome.get(3).as_string()) {
+        return Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path));
+    }
+    let paths: Array = outcome.get(1).unchecked_into();
+    Ok(Incoming {
+        body: outcome.get(0),
+        degraded: paths.iter().filter_map(|path| path.as_string()).collect(),
+    })
+}
+
+/// Copies options or metadata: plain data without byte strings whose texts are well-formed Unicode.
+pub(super) fn metadata_in(source: &JsValue, name: &str) -> Result<JsValue> {
+    let copy = message_in(source, name).map_err(|error| {
+        let path = error.data().get("path").cloned().unwrap_or_default();
+        Error::invalid(error.message().to_owned()).with("field", path)
+    })?;
+    if let Some(path) = js_not_unicode(&copy, name) {
+        let text = format!("`{path}` holds half of a surrogate pair; pass well-formed text");
+        return Err(Error::invalid(text).with("field", path));
+    }
+    if js_has_bytes(&copy) {
+        return Err(
+            Error::invalid(format!("`{name}` holds bytes; pass text and numbers")).with("field", name),
+        );
+    }
+    Ok(copy)
+}
+
+/// The same as JSON; what is absent is `null`.
+pub(super) fn json_in(source: &JsValue, name: &str) -> Result<Value> {
+    if source.is_undefined() {
+        return Ok(Value::Null);
+    }
+    let copy = metadata_in(source, name)?;
+    decode(copy, name)
+}
+
+fn decode<T: DeserializeOwned>(copy: JsValue, name: &str) -> Result<T> {
+    serde_wasm_bindgen::from_value(copy)
+        .map_err(|cause| Error::invalid(format!("`{name}` cannot be used: {cause}")).with("field", name))
+}
+
+/// Plain data as JSON text.
+pub(super) fn json_text(value: &JsValue) -> String {
+    js_json_text(value).as_string().unwrap_or_default()
+}
+
+/// A value as plain JavaScript data.
+pub(super) fn to_js<T: Serialize + ?Sized>(value: &T) -> JsValue {
+    // Our own types hold only what JSON holds, so that this cannot fail.
+    value
+        .serialize(&serde_wasm_bindgen::Serializer::json_compatible())
+        .unwrap_or(JsValue::NULL)
+}
+
+/// A frozen object of these members.
+pub(super) fn object(members: &[(&str, JsValue)]) -> JsValue {
+    let entries = Array::new();
+    for (name, value) in members {
+        entries.push(&JsValue::from_str(name));
+        entries.push(value);
+    }
+    js_object(&entries)
+}
+
+/// An own member, or undefined.
+pub(super) fn field(value: &JsValue, name: &str) -> JsValue {
+    js_field(value, name)
+}
+
+/// A frozen list.
+pub(super) fn list(items: impl IntoIterator<Item = JsValue>) -> JsValue {
+    js_list(&items.into_iter().collect::<Array>())
+}
+
+impl MessageView for JsValue {
+    fn kind(&self) -> Kind {
+        match js_kind(self) {
+            1 => Kind::Bool,
+            2 => Kind::Number,
+            3 => Kind::String,
+            4 => Kind::Bytes,
+            5 => Kind::List,
+            6 => Kind::Object,
+            _ => Kind::Null,
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        js_text(self)
+    }
+
+    fn text_lossy(&self) -> Option<String> {
+        self.as_string()
+    }
+
+    fn text_len(&self) -> usize {
+        js_length(self) as usize
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.as_f64()
+    }
+
+    fn boolean(&self) -> Option<bool> {
+        self.as_bool()
+    }
+
+    fn field(&self, name: &str) -> Option<Self> {
+        let value = js_field(self, name);
+        (!value.is_undefined()).then_some(value)
+    }
+
+    fn items(&self) -> Vec<Self> {
+        self.dyn_ref::<Array>()
+            .map(|items| items.iter().collect())
+            .unwrap_or_default()
+    }
+
+    fn json_len(&self) -> usize {
+        js_json_length(self) as usize
+    }
+
+    fn has_bytes(&self) -> bool {
+        js_has_bytes(self)
+    }
+}
+
+impl MessageData for JsValue {
+    fn string(text: &str) -> Self {
+        JsValue::from_str(text)
+    }
+
+    fn from_number(number: f64) -> Self {
+        JsValue::from_f64(number)
+    }
+
+    fn from_bool(value: bool) -> Self {
+        JsValue::from_bool(value)
+    }
+
+    fn list(items: Vec<Self>) -> Self {
+        list(items)
+    }
+
+    fn object(members: Vec<(&str, Self)>) -> Self {
+        object(&members)
+    }
+
+    fn with_field(&self, name: &str, value: Self) -> Self {
+        if self.kind() == Kind::Object {
+            js_with_field(self, name, &value)
+        } else {
+            self.clone()
+        }
+    }
+
+    fn joined(parts: &[Self], separator: &str) -> Self {
+        js_joined(&parts.iter().cloned().collect::<Array>(), separator)
+    }
+
+    fn to_json_text(&self) -> Self {
+        js_json_text(self)
+    }
+}

@@ -1,0 +1,170 @@
+//! The pure functions: the same code that a session uses, without a runtime.
+
+use js_sys::Array;
+use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
+
+use super::{
+    plain::{copy_out, json_in, list, message_in, object, to_js},
+    runtime::{file_text, optional_text, text},
+};
+use crate::{
+    Error, Result,
+    context::{CompactionCheckpoint, RuntimeContextSnapshot, materialise, project},
+    message::{MessageOutline, loop_dialect},
+    prompt::{self, Checkpoint},
+    session::{Dialect, parse_sections},
+    skills::{self, Mentionable},
+    untyped,
+};
+
+/// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual
+/// user message.
+#[wasm_bindgen(
+    js_name = "projectModelInput",
+    unchecked_return_type = "{ messages: Message[]; projection: ModelInputProjection; notices: Notice[] }"
+)]
+pub fn project_model_input(
+    #[wasm_bindgen(unchecked_param_type = "readonly Message[]")] messages: JsValue,
+    #[wasm_bindgen(unchecked_param_type = "readonly RuntimeContextSnapshot[]")] snapshots: JsValue,
+    #[wasm_bindgen(
+        unchecked_optional_param_type = "{ compaction?: CompactionCheckpoint; dialect?: string }"
+    )]
+    options: JsValue,
+) -> Result<JsValue> {
+    let Some(given) = messages.dyn_ref::<Array>() else {
+        return Err(Error::invalid("`messages` must be a list of messages").with("field", "messages"));
+    };
+    let copied = given
+        .iter()
+        .enumerate()
+        .map(|(at, message)| message_in(&message, &format!("messages[{at}]")));
+    let bodies = copied.collect::<Result<Vec<JsValue>>>()?;
+    let read = bodies.iter().enumerate().map(|(at, body)| {
+        loop_dialect::outline(body, true).map_err(|error| {
+            Error::invalid(format!("`messages[{at}]`: {error}")).with("field", format!("messages[{at}]"))
+        })
+    });
+    let outlines = read.collect::<Result<Vec<MessageOutline>>>()?;
+    let snapshots = RuntimeContextSnapshot::parse_list(&json_in(&snapshots, "snapshots")?)?;
+    let compaction = match json_in(&options, "options")? {
+        options if options.is_null() => None,
+        options => {
+            let options = untyped::object(&options, "options")?;
+            if untyped::optional(options, "dialect").is_some() {
+                Dialect::parse(&untyped::string(options, "options", "dialect")?)?;
+            }
+            let compaction = untyped::optional(options, "compaction");
+            compaction
+                .map(|it| CompactionCheckpoint::parse(it, "options.compaction"))
+                .transpose()?
+        }
+    };
+    let (projection, notices) = project(&outlines, &snapshots, compaction.as_ref())?;
+    let body = |index: crate::message::MessageIndex| bodies.get(index.offset()).cloned();
+    let shown = materialise(&projection, body, &outlines, &snapshots, compaction.as_ref())?;
+    Ok(object(&[
+        ("messages", list(shown.iter().map(copy_out))),
+        ("projection", to_js(&projection)),
+        ("notices", to_js(&notices)),
+    ]))
+}
+
+/// The retained checkpoints, and one more where the sections differ from what they replay to.
+#[wasm_bindgen(
+    js_name = "diffSystemPrompt",
+    unchecked_return_type = "SystemPromptCheckpoint[]"
+)]
+pub fn diff_system_prompt(
+    #[wasm_bindgen(unchecked_param_type = "readonly SystemPromptCheckpoint[]")] retained: JsValue,
+    #[wasm_bindgen(unchecked_param_type = "readonly Section[]")] sections: JsValue,
+    #[wasm_bindgen(js_name = "messageCount", unchecked_param_type = "number")] message_count: JsValue,
+    #[wasm_bindgen(unchecked_param_type = "number")] timestamp: JsValue,
+) -> Result<JsValue> {
+    let retained = Checkpoint::parse_list(&json_in(&retained, "retained")?)?;
+    let sections = parse_sections(&json_in(&sections, "sections")?, "sections")?;
+    let count = super::session::integer(&message_count, "messageCount")?;
+    let timestamp = untyped::check_milliseconds(timestamp.as_f64().unwrap_or(f64::NAN), "timestamp")?;
+    Ok(to_js(&prompt::diff_system_prompt(
+        &retained, &sections, count, timestamp,
+    )?))
+}
+
+/// The sections of the system prompt after this many messages, in the order they are rendered.
+#[wasm_bindgen(js_name = "replaySystemPrompt", unchecked_return_type = "Section[]")]
+pub fn replay_system_prompt(
+    #[wasm_bindgen(unchecked_param_type = "readonly SystemPromptCheckpoint[]")] checkpoints: JsValue,
+    #[wasm_bindgen(js_name = "messageCount", unchecked_param_type = "number")] message_count: JsValue,
+) -> Result<JsValue> {
+    let checkpoints = Checkpoint::parse_list(&json_in(&checkpoints, "checkpoints")?)?;
+    let count = super::session::integer(&message_count, "messageCount")?;
+    Ok(to_js(&prompt::replay_system_prompt(&checkpoints, count)?))
+}
+
+/// The system prompt of these sections; `preamble` comes first, without tags.
+#[wasm_bindgen(js_name = "renderSystemPrompt")]
+pub fn render_system_prompt(
+    #[wasm_bindgen(unchecked_param_type = "readonly Section[]")] sections: JsValue,
+) -> Result<String> {
+    prompt::render_system_prompt(&parse_sections(&json_in(&sections, "sections")?, "sections")?)
+}
+
+/// The sections of a foreign system prompt, for looking at it. A session never parses its own.
+#[wasm_bindgen(js_name = "splitSystemPrompt", unchecked_return_type = "Section[]")]
+pub fn split_system_prompt(
+    #[wasm_bindgen(unchecked_param_type = "string")] prompt: JsValue,
+) -> Result<JsValue> {
+    Ok(to_js(&prompt::split_system_prompt(&text(&prompt, "prompt")?)))
+}
+
+/// Reads a `SKILL.md`. What is wrong with it is in the diagnostics; without a usable name or description there is
+/// no skill.
+#[wasm_bindgen(
+    js_name = "parseSkill",
+    unchecked_return_type = "{ skill?: ParsedSkill; diagnostics: Diagnostic[] }"
+)]
+pub fn parse_skill(
+    #[wasm_bindgen(unchecked_param_type = "string | Uint8Array")] content: JsValue,
+    #[wasm_bindgen(unchecked_optional_param_type = "string")] location: JsValue,
+) -> Result<JsValue> {
+    let location = optional_text(&location, "location")?;
+    let outcome = match content.dyn_ref::<js_sys::Uint8Array>() {
+        Some(bytes) => skills::parse_skill_bytes(&bytes.to_vec(), location.as_deref()),
+        None => skills::parse_skill(&file_text(&content, "content")?, location.as_deref()),
+    };
+    Ok(to_js(&outcome))
+}
+
+/// Where a text mentions skills, as `$name` or `[$name](location)`. Positions are UTF-16 units.
+#[wasm_bindgen(
+    js_name = "findSkillMentions",
+    unchecked_return_type = "{ id: string; start: number; end: number }[]"
+)]
+pub fn find_skill_mentions(
+    #[wasm_bindgen(js_name = "text", unchecked_param_type = "string")] searched: JsValue,
+    #[wasm_bindgen(unchecked_param_type = "readonly { id: string; name: string; location?: string }[]")]
+    skills: JsValue,
+) -> Result<JsValue> {
+    let Some(searched) = searched.as_string() else {
+        return Err(Error::invalid("`text` must be a text").with("field", "text"));
+    };
+    let given = json_in(&skills, "skills")?;
+    let read = untyped::array(&given, "skills")?
+        .iter()
+        .enumerate()
+        .map(|(at, skill)| {
+            let path = format!("skills[{at}]");
+            let skill = untyped::object(skill, &path)?;
+            let location = match untyped::optional(skill, "location") {
+                None => None,
+                Some(_) => Some(untyped::string(skill, &path, "location")?),
+            };
+            Ok(Mentionable {
+                id: untyped::string(skill, &path, "id")?,
+                name: untyped::string(skill, &path, "name")?,
+                location,
+                shadowed: false,
+            })
+        });
+    let mentionable = read.collect::<Result<Vec<_>>>()?;
+    Ok(to_js(&skills::find_mentions(&searched, &mentionable).mentions))
+}

@@ -1,0 +1,378 @@
+//! `Runtime`: everything that the sessions of one page or worker share.
+
+use std::rc::Rc;
+
+use js_sys::{Function, Promise};
+use wasm_bindgen::{
+    closure::Closure,
+    prelude::{JsCast, JsValue, wasm_bindgen},
+};
+
+use super::{
+    host::{self, JsModel, JsTools, JsWorld, get, method},
+    plain::{self, list, object, to_js},
+    promised,
+    session::Session,
+};
+use crate::{
+    Error, Result,
+    message::MessageView,
+    runtime::{self, Parts, RuntimeEvent},
+    session::NewSession,
+    skills::SkillEntry,
+    storage::{
+        ListFilter, SessionRecord, Storage, StorageInfo,
+        indexed_db::{Durability, IndexedDb, is_unavailable},
+        memory::MemoryStorage,
+    },
+};
+
+/// The name of the database where the caller gives none.
+const DATABASE: &str = "runcontext";
+
+/// Opens and lists sessions, and holds what they share: storage, skills, model, tools.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Runtime {
+    inner: Rc<runtime::Runtime<JsValue>>,
+    default_cwd: Option<String>,
+    reason: Option<String>,
+}
+
+/// Where the caller wants sessions kept.
+#[derive(Debug)]
+enum Place {
+    Default,
+    Memory,
+    IndexedDb { name: String, durability: Durability },
+}
+
+impl Place {
+    fn parse(option: &JsValue) -> Result<Self> {
+        let named = |name: &str| Self::IndexedDb {
+            name: name.to_owned(),
+            durability: Durability::Strict,
+        };
+        let wrong =
+            |field: &str, text: &str| Err(Error::invalid(format!("`{field}` {text}")).with("field", field));
+        if option.is_undefined() || option.is_null() {
+            return Ok(Self::Default);
+        }
+        match option.text().as_deref() {
+            Some("memory") => return Ok(Self::Memory),
+            Some("indexeddb") => return Ok(named(DATABASE)),
+            _ => {}
+        }
+        if get(option, "kind").text().as_deref() != Some("indexeddb") || method(option, "session").is_some() {
+            return wrong(
+                "storage",
+                "must be `indexeddb`, `memory` or an object with the kind `indexeddb`",
+            );
+        }
+        let name = get(option, "name");
+        let name = match name.text() {
+            Some(name) if !name.is_empty() => name,
+            None if name.is_undefined() => DATABASE.to_owned(),
+            _ => return wrong("storage.name", "must be a text that is not empty"),
+        };
+        let durability = get(option, "durability");
+        let durability = match durability.text().as_deref() {
+            Some("strict") => Durability::Strict,
+            Some("relaxed") => Durability::Relaxed,
+            None if durability.is_undefined() => Durability::Strict,
+            _ => return wrong("storage.durability", "must be `strict` or `relaxed`"),
+        };
+        Ok(Self::IndexedDb { name, durability })
+    }
+
+    /// Opens it. Memory stands in for IndexedDB only where nobody named IndexedDB and there is none; then the reason
+    /// comes with it.
+    async fn open(self) -> Result<(Rc<dyn Storage<JsValue>>, Option<String>)> {
+        match self {
+            Self::Memory => Ok((Rc::new(MemoryStorage::new()), None)),
+            Self::IndexedDb { name, durability } => {
+                Ok((Rc::new(IndexedDb::open(&name, durability).await?), None))
+            }
+            Self::Default => match IndexedDb::open(DATABASE, Durability::Strict).await {
+                Ok(database) => Ok((Rc::new(database), None)),
+                Err(error) if is_unavailable(&error) => {
+                    Ok((Rc::new(MemoryStorage::new()), Some(error.to_string())))
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+#[wasm_bindgen]
+impl Runtime {
+    /// Opens a runtime. Sessions are kept in IndexedDB where there is one and nothing else is asked for, else in
+    /// memory; `storageInfo` says which.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Runtime>")]
+    pub fn open(
+        #[wasm_bindgen(unchecked_optional_param_type = "RuntimeOptions")] options: JsValue,
+    ) -> Promise {
+        promised(
+            Self::parts(&options).map(|(place, parts, default_cwd)| async move {
+                let (storage, reason) = place.open().await?;
+                let inner = runtime::Runtime::open(parts(storage)).await?;
+                Ok(JsValue::from(Self {
+                    inner,
+                    default_cwd,
+                    reason,
+                }))
+            }),
+        )
+    }
+
+    /// What kind of storage is used, and why, where it is not the kind that would be used by default.
+    #[wasm_bindgen(getter, js_name = "storageInfo", unchecked_return_type = "StorageInfo")]
+    pub fn storage_info(&self) -> JsValue {
+        to_js(&StorageInfo {
+            reason: self.reason.clone(),
+            ..self.inner.storage_info()
+        })
+    }
+
+    /// Creates a session; it is saved when this resolves.
+    #[wasm_bindgen(js_name = "createSession", unchecked_return_type = "Promise<Session>")]
+    pub fn create_session(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "SessionOptions")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let options = plain::json_in(&options, "options").and_then(|options| NewSession::parse(&options));
+        let cwd = self.default_cwd.clone();
+        promised(options.map(|mut options| async move {
+            options.cwd = options.cwd.or(cwd);
+            let session = inner.create_session(options).await?;
+            Ok(Session::new(session).into())
+        }))
+    }
+
+    /// Opens a stored session. Opening one that is open gives the same one.
+    #[wasm_bindgen(js_name = "openSession", unchecked_return_type = "Promise<Session>")]
+    pub fn open_session(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            text(&id, "id").map(|id| async move { Ok(Session::new(inner.open_session(&id).await?).into()) }),
+        )
+    }
+
+    /// Opens the session that was used last, of a working directory or of all; creates one where there is none.
+    #[wasm_bindgen(js_name = "continueRecent", unchecked_return_type = "Promise<Session>")]
+    pub fn continue_recent(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "string")] cwd: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            optional_text(&cwd, "cwd")
+                .map(|cwd| async move { Ok(Session::new(inner.continue_recent(cwd).await?).into()) }),
+        )
+    }
+
+    /// Lists stored sessions, newest first: 50, or `limit` up to 500. `before` is the last entry's `cursor`.
+    #[wasm_bindgen(js_name = "listSessions", unchecked_return_type = "Promise<SessionInfo[]>")]
+    pub fn list_sessions(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "{ cwd?: string; limit?: number; before?: string }")]
+        filter: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let filter = plain::json_in(&filter, "filter").and_then(|filter| ListFilter::parse(&filter));
+        promised(filter.map(|filter| async move {
+            let records = inner.list_sessions(filter).await?;
+            Ok(list(records.iter().map(session_info)))
+        }))
+    }
+
+    /// Deletes a session for good.
+    #[wasm_bindgen(js_name = "deleteSession", unchecked_return_type = "Promise<void>")]
+    pub fn delete_session(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(text(&id, "id").map(|id| async move {
+            inner.delete_session(&id).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// The skills to choose from.
+    #[wasm_bindgen(getter)]
+    pub fn skills(&self) -> SkillCatalog {
+        SkillCatalog {
+            inner: self.inner.clone(),
+        }
+    }
+
+    /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
+    #[wasm_bindgen(unchecked_return_type = "() => void")]
+    pub fn subscribe(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "(event: RuntimeEvent) => void")] listener: JsValue,
+    ) -> Result<JsValue> {
+        let function = callback(listener)?;
+        let number = self.inner.subscribe(host::listener(function, runtime_event));
+        let inner = self.inner.clone();
+        Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
+    }
+
+    /// Lets go of every session and of the storage.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn close(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            inner.close()?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+}
+
+type MakeParts = Box<dyn FnOnce(Rc<dyn Storage<JsValue>>) -> Parts<JsValue>>;
+
+impl Runtime {
+    /// Reads the options, before anything is opened.
+    fn parts(given: &JsValue) -> Result<(Place, MakeParts, Option<String>)> {
+        let options = host::options(given, "options")?.unwrap_or(JsValue::UNDEFINED);
+        let place = Place::parse(&get(&options, "storage"))?;
+        let host = get(&options, "host");
+        let default_cwd = optional_text(&get(&host, "cwd"), "host.cwd")?;
+        let tools = JsTools::new(
+            &get(&options, "tools"),
+            default_cwd.as_deref().unwrap_or_default(),
+        )?;
+        let model = match get(&options, "model") {
+            client if client.is_undefined() || client.is_null() => None,
+            client => Some(Rc::new(JsModel::new(client)?) as Rc<dyn runtime::Model<JsValue>>),
+        };
+        let now = get(&options, "now");
+        let now = match now.dyn_into::<Function>() {
+            Ok(now) => Some(now),
+            Err(other) if other.is_undefined() || other.is_null() => None,
+            Err(_) => return Err(Error::invalid("`now` must be a function").with("field", "now")),
+        };
+        let strict = get(&options, "strict");
+        let strict = match strict.as_bool() {
+            Some(strict) => strict,
+            None if strict.is_undefined() || strict.is_null() => true,
+            None => return Err(Error::invalid("`strict` must be true or false").with("field", "strict")),
+        };
+        let parts = move |storage| Parts {
+            storage,
+            world: Rc::new(JsWorld { now }),
+            model,
+            declarations: tools.declarations(),
+            tools: Rc::new(tools),
+            strict,
+        };
+        Ok((place, Box::new(parts), default_cwd))
+    }
+}
+
+/// Skills to choose from; those that are added are kept in storage.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct SkillCatalog {
+    inner: Rc<runtime::Runtime<JsValue>>,
+}
+
+#[wasm_bindgen]
+impl SkillCatalog {
+    /// Adds a skill from the text or the bytes of its `SKILL.md`, or replaces the one with the same scope and
+    /// location.
+    #[wasm_bindgen(unchecked_return_type = "Promise<SkillInfo>")]
+    pub fn add(
+        &self,
+        #[wasm_bindgen(
+            unchecked_param_type = "{ content: string | Uint8Array; location: string; scope?: string }"
+        )]
+        skill: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(Self::file(&skill).map(|(content, location, scope)| async move {
+            let entry = inner.add_skill(&content, &location, &scope).await?;
+            Ok(skill_info(&entry))
+        }))
+    }
+
+    /// All skills, in catalogue order: scope, name, location.
+    #[wasm_bindgen(unchecked_return_type = "SkillInfo[]")]
+    pub fn list(&self) -> JsValue {
+        list(self.inner.skills().iter().map(skill_info))
+    }
+
+    /// Removes a skill. What was said with it stays.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn remove(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(text(&id, "id").map(|id| async move {
+            inner.remove_skill(&id).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+}
+
+impl SkillCatalog {
+    fn file(skill: &JsValue) -> Result<(String, String, String)> {
+        let location = text(&get(skill, "location"), "location")?;
+        let scope = optional_text(&get(skill, "scope"), "scope")?.unwrap_or_else(|| "personal".to_owned());
+        Ok((file_text(&get(skill, "content"), "content")?, location, scope))
+    }
+}
+
+/// The text of a file that is given as text or as UTF-8 bytes.
+pub(super) fn file_text(content: &JsValue, name: &str) -> Result<String> {
+    if let Some(bytes) = content.dyn_ref::<js_sys::Uint8Array>() {
+        let text = String::from_utf8(bytes.to_vec());
+        return text.map_err(|_| {
+            Error::new(
+                crate::ErrorCode::SkillInvalid,
+                format!("`{name}` is not UTF-8; save the file as UTF-8"),
+            )
+            .with("field", name)
+        });
+    }
+    text(content, name)
+}
+
+fn runtime_event(event: &RuntimeEvent) -> JsValue {
+    let (kind, id) = match event {
+        RuntimeEvent::SessionCreated(id) => ("session-created", Some(id)),
+        RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(id)),
+        RuntimeEvent::SkillsChanged => ("skills-changed", None),
+    };
+    let mut members = vec![("type", JsValue::from_str(kind))];
+    members.extend(id.map(|id| ("sessionId", JsValue::from_str(id))));
+    object(&members)
+}
+
+fn session_info(record: &SessionRecord) -> JsValue {
+    to_js(&record.info())
+}
+
+fn skill_info(entry: &SkillEntry) -> JsValue {
+    to_js(entry)
+}
+
+/// A text argument.
+pub(super) fn text(value: &JsValue, name: &str) -> Result<String> {
+    value
+        .text()
+        .ok_or_else(|| Error::invalid(format!("`{name}` must be a well-formed text")).with("field", name))
+}
+
+/// A text argument that may be absent.
+pub(super) fn optional_text(value: &JsValue, name: &str) -> Result<Option<String>> {
+    if value.is_undefined() || value.is_null() {
+        Ok(None)
+    } else {
+        text(value, name).map(Some)
+    }
+}
+
+/// A function argument.
+pub(super) fn callback(value: JsValue) -> Result<Function> {
+    value
+        .dyn_into()
+        .map_err(|_| Error::invalid("`listener` must be a function").with("field", "listener"))
+}

@@ -1,0 +1,539 @@
+//! `Session`: one conversation with its settings and metadata.
+
+use std::{cell::RefCell, rc::Rc};
+
+use js_sys::{Array, Date, Promise};
+use wasm_bindgen::{
+    closure::Closure,
+    prelude::{JsValue, wasm_bindgen},
+};
+
+use super::{
+    host::{self, abort_of, calls_to_js, get},
+    plain::{self, copy_out, field, json_in, list, message_in, object, to_js},
+    promised,
+    runtime::{callback, text},
+    turn::Turn,
+};
+use crate::{
+    Error, Result,
+    message::MessageView,
+    runtime::{self, PromptOptions, SessionEvent, TurnReport},
+    session::{ModelRef, parse_preset, parse_sections},
+    untyped,
+};
+
+/// One conversation. What its getters return are copies or frozen.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Session {
+    inner: Rc<runtime::Session<JsValue>>,
+    /// The list of messages as it was last given out, with its length: it is the same list until there are more.
+    shown: RefCell<Option<(usize, JsValue)>>,
+}
+
+impl Session {
+    pub(super) fn new(inner: Rc<runtime::Session<JsValue>>) -> Self {
+        Self {
+            inner,
+            shown: RefCell::new(None),
+        }
+    }
+}
+
+#[wasm_bindgen]
+impl Session {
+    /// The session's id.
+    #[wasm_bindgen(getter)]
+    pub fn id(&self) -> String {
+        self.inner.machine().id().to_owned()
+    }
+
+    /// The stored conversation from `state.loadedFrom` on, frozen, exactly as it was typed and answered.
+    #[wasm_bindgen(getter, unchecked_return_type = "readonly Message[]")]
+    pub fn messages(&self) -> JsValue {
+        let (count, bytes, bodies) = {
+            let machine = self.inner.machine();
+            let count = machine.bodies().len();
+            if let Some((shown, messages)) = &*self.shown.borrow()
+                && *shown == count
+            {
+                return messages.clone();
+            }
+            let loaded = machine.outlines().iter().skip(machine.loaded_from() as usize);
+            (
+                count,
+                loaded.into_iter().any(|outline| outline.bytes),
+                machine.bodies().to_vec(),
+            )
+        };
+        let messages = list(bodies.iter().map(copy_out));
+        // Bytes cannot be frozen, so that a list that holds some is made anew each time.
+        if !bytes {
+            *self.shown.borrow_mut() = Some((count, messages.clone()));
+        }
+        messages
+    }
+
+    /// Reads a page of the conversation: at most `limit` messages before the position `before`, by default the end.
+    #[wasm_bindgen(js_name = "readMessages", unchecked_return_type = "Promise<Message[]>")]
+    pub fn read_messages(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "{ before?: number; limit: number }")] page: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let page = json_in(&page, "page").and_then(|page| {
+            let page = untyped::object(&page, "page")?;
+            let before = match untyped::optional(page, "before") {
+                None => None,
+                Some(_) => Some(untyped::integer(page, "page", "before", 0)?),
+            };
+            Ok((before, untyped::integer(page, "page", "limit", 1)?))
+        });
+        promised(page.map(|(before, limit)| async move {
+            let messages = inner.read_messages(before, limit).await?;
+            Ok(list(messages.iter().map(copy_out)))
+        }))
+    }
+
+    /// A copy of the state.
+    #[wasm_bindgen(getter, unchecked_return_type = "SessionState")]
+    pub fn state(&self) -> JsValue {
+        let messages = self.messages();
+        let errors = self.inner.listener_errors();
+        let machine = self.inner.machine();
+        let header = machine.header();
+        let loads = machine.snapshots().iter().flat_map(|snapshot| {
+            let turn = snapshot.user_turn;
+            snapshot.skills.iter().flatten().map(move |skill| {
+                object(&[
+                    ("userTurn", turn.into()),
+                    ("id", JsValue::from_str(&skill.id)),
+                    ("name", JsValue::from_str(&skill.name)),
+                    ("revision", JsValue::from_str(&skill.revision)),
+                ])
+            })
+        });
+        object(&[
+            ("messages", messages),
+            ("messageCount", machine.message_count().into()),
+            ("loadedFrom", machine.loaded_from().into()),
+            ("isRunning", machine.is_running().into()),
+            (
+                "outcome",
+                optional(header.last_outcome.map(|outcome| to_js(&outcome))),
+            ),
+            (
+                "error",
+                optional(header.last_error.as_deref().map(JsValue::from_str)),
+            ),
+            ("hasPendingSave", machine.save_error().is_some().into()),
+            (
+                "unread",
+                machine.message_count().saturating_sub(header.read_count).into(),
+            ),
+            ("permissionPreset", to_js(&header.permission_preset)),
+            ("runContext", JsValue::NULL),
+            (
+                "contextBudget",
+                optional(machine.budget().map(|budget| to_js(&budget))),
+            ),
+            ("pendingApprovals", list([])),
+            ("skillLoads", list(loads)),
+            ("title", optional(header.title.as_deref().map(JsValue::from_str))),
+            ("pinned", header.pinned.into()),
+            ("listenerErrors", to_js(&errors)),
+        ])
+    }
+
+    /// A copy of the header: settings, snapshots, checkpoints and compactions.
+    #[wasm_bindgen(getter, unchecked_return_type = "SessionHeader")]
+    pub fn header(&self) -> JsValue {
+        let machine = self.inner.machine();
+        let iso = |time: f64| JsValue::from(Date::new(&JsValue::from_f64(time)).to_iso_string());
+        let settings = to_js(&machine.header().to_settings());
+        object(&[
+            ("type", JsValue::from_str("session")),
+            ("version", 2.into()),
+            ("id", JsValue::from_str(machine.id())),
+            ("cwd", JsValue::from_str(machine.cwd())),
+            ("createdAt", iso(machine.created_at())),
+            ("updatedAt", iso(machine.updated_at())),
+            ("dialect", field(&settings, "dialect")),
+            ("permissionPreset", field(&settings, "permissionPreset")),
+            ("agentId", field(&settings, "agentId")),
+            ("source", field(&settings, "source")),
+            ("headless", field(&settings, "headless")),
+            ("systemPrompt", field(&settings, "systemPrompt")),
+            ("projectInstructions", field(&settings, "projectInstructions")),
+            ("sections", field(&settings, "sections")),
+            ("model", field(&settings, "model")),
+            ("title", field(&settings, "title")),
+            ("pinned", field(&settings, "pinned")),
+            ("outcome", field(&settings, "outcome")),
+            ("error", field(&settings, "error")),
+            ("messageCount", machine.message_count().into()),
+            ("runtimeContexts", to_js(machine.snapshots())),
+            ("systemPromptCheckpoints", to_js(machine.checkpoints())),
+            ("compactions", to_js(machine.compactions())),
+        ])
+    }
+
+    /// Changes model, preamble or host sections of an idle session; what is absent stays.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn configure(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "SessionChange")] change: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let change = json_in(&change, "change").and_then(|change| {
+            let change = untyped::object(&change, "change")?;
+            let model = match change.get("model") {
+                None => None,
+                Some(model) if model.is_null() => Some(None),
+                Some(model) => Some(Some(ModelRef::parse(model, "change.model")?)),
+            };
+            let system_prompt = match untyped::optional(change, "systemPrompt") {
+                None => None,
+                Some(_) => Some(untyped::string(change, "change", "systemPrompt")?),
+            };
+            let sections = untyped::optional(change, "sections");
+            let sections = sections
+                .map(|sections| parse_sections(sections, "change.sections"))
+                .transpose()?;
+            Ok((model, system_prompt, sections))
+        });
+        promised(change.map(|(model, system_prompt, sections)| async move {
+            inner.configure(model, system_prompt, sections).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// What a person chose that the model may do, or null.
+    #[wasm_bindgen(
+        getter,
+        js_name = "permissionPreset",
+        unchecked_return_type = "PermissionPreset | null"
+    )]
+    pub fn permission_preset(&self) -> JsValue {
+        to_js(&self.inner.machine().header().permission_preset)
+    }
+
+    /// A person's choice, for an idle session. The next dispatched prompt shows it.
+    #[wasm_bindgen(js_name = "setPermissionPreset", unchecked_return_type = "Promise<void>")]
+    pub fn set_permission_preset(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "PermissionPreset | null")] preset: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let preset = if preset.is_undefined() {
+            Err(Error::invalid("`preset` must be the name of a preset, or null").with("field", "preset"))
+        } else {
+            json_in(&preset, "preset").and_then(|preset| parse_preset(&preset))
+        };
+        promised(preset.map(|preset| async move {
+            inner.set_preset(preset).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// Snapshots that were dispatched, also those whose save is pending.
+    #[wasm_bindgen(
+        js_name = "getRuntimeContexts",
+        unchecked_return_type = "RuntimeContextSnapshot[]"
+    )]
+    pub fn runtime_contexts(&self) -> JsValue {
+        to_js(self.inner.machine().snapshots())
+    }
+
+    /// Checkpoints of dispatched prompts, also those whose save is pending.
+    #[wasm_bindgen(
+        js_name = "getSystemPromptCheckpoints",
+        unchecked_return_type = "SystemPromptCheckpoint[]"
+    )]
+    pub fn system_prompt_checkpoints(&self) -> JsValue {
+        to_js(self.inner.machine().checkpoints())
+    }
+
+    /// Compactions.
+    #[wasm_bindgen(js_name = "getCompactions", unchecked_return_type = "CompactionCheckpoint[]")]
+    pub fn compactions(&self) -> JsValue {
+        to_js(self.inner.machine().compactions())
+    }
+
+    /// The system prompt that the model saw at a message, replayed from checkpoints.
+    #[wasm_bindgen(js_name = "systemPromptAt")]
+    pub fn system_prompt_at(
+        &self,
+        #[wasm_bindgen(js_name = "messageIndex", unchecked_param_type = "number")] message_index: JsValue,
+    ) -> Result<String> {
+        let index = integer(&message_index, "messageIndex")?;
+        self.inner.machine().system_prompt_at(index)
+    }
+
+    /// The source map of the last dispatched request.
+    #[wasm_bindgen(
+        getter,
+        js_name = "modelInputProjection",
+        unchecked_return_type = "ModelInputProjection | undefined"
+    )]
+    pub fn model_input_projection(&self) -> JsValue {
+        optional(self.inner.machine().projection().map(to_js))
+    }
+
+    /// Sends a message and drives the turn to its end. Rejects only before the message is on its way, and then
+    /// nothing is stored.
+    #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
+    pub fn prompt(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Content | UserMessage")] content: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "PromptOptions")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            prompt_arguments(&content, &options).map(|(content, options)| async move {
+                Ok(report_to_js(&inner.prompt(&content, &options).await?))
+            }),
+        )
+    }
+
+    /// Begins a turn for a host with a loop of its own.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Turn>")]
+    pub fn begin(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Content | UserMessage")] content: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "PromptOptions")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            prompt_arguments(&content, &options).map(|(content, options)| async move {
+                Ok(Turn::new(inner.begin(&content, &options)?).into())
+            }),
+        )
+    }
+
+    /// The turn that a restart cut off.
+    #[wasm_bindgen(
+        getter,
+        unchecked_return_type = "{ unanswered: ToolCall[]; pendingApprovals: string[] } | undefined"
+    )]
+    pub fn interrupted(&self) -> JsValue {
+        let interrupted = self.inner.machine().interrupted();
+        optional(interrupted.map(|turn| {
+            object(&[
+                ("unanswered", calls_to_js(&turn.unanswered)),
+                ("pendingApprovals", list([])),
+            ])
+        }))
+    }
+
+    /// Ends a turn that a restart cut off: open calls are answered as interrupted.
+    #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
+    pub fn abandon(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move { Ok(report_to_js(&inner.abandon().await?)) }))
+    }
+
+    /// Stops the running turn, and resolves when it is over. Does nothing where none runs.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn abort(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            inner.abort().await;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// Saves what is pending, without a call of the model or a tool.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn flush(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            inner.flush().await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// What a person calls the session.
+    #[wasm_bindgen(js_name = "setTitle", unchecked_return_type = "Promise<void>")]
+    pub fn set_title(&self, #[wasm_bindgen(unchecked_param_type = "string")] title: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(text(&title, "title").map(|title| async move {
+            inner.set_title(title).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// Whether a person pinned it.
+    #[wasm_bindgen(js_name = "setPinned", unchecked_return_type = "Promise<void>")]
+    pub fn set_pinned(&self, #[wasm_bindgen(unchecked_param_type = "boolean")] pinned: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        let pinned = pinned
+            .as_bool()
+            .ok_or_else(|| Error::invalid("`pinned` must be true or false"));
+        promised(pinned.map(|pinned| async move {
+            inner.set_pinned(pinned).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// A person has seen this many messages. Says whether that is more than before.
+    #[wasm_bindgen(js_name = "markRead", unchecked_return_type = "Promise<boolean>")]
+    pub fn mark_read(
+        &self,
+        #[wasm_bindgen(js_name = "messageCount", unchecked_param_type = "number")] message_count: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            integer(&message_count, "messageCount")
+                .map(|count| async move { Ok(inner.mark_read(count).await?.into()) }),
+        )
+    }
+
+    /// The typed text of each actual user message, oldest first.
+    #[wasm_bindgen(js_name = "titleInputs", unchecked_return_type = "string[]")]
+    pub fn title_inputs(&self) -> JsValue {
+        list(self.inner.machine().title_inputs())
+    }
+
+    /// Calls `listener` with what happens to the session. Returns a function that ends it.
+    #[wasm_bindgen(unchecked_return_type = "() => void")]
+    pub fn subscribe(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "(event: SessionEvent) => void")] listener: JsValue,
+    ) -> Result<JsValue> {
+        let function = callback(listener)?;
+        let number = self.inner.subscribe(host::listener(function, event_to_js));
+        let inner = self.inner.clone();
+        Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
+    }
+
+    /// Lets go of the session. Refused while a turn runs or a save is pending.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn dispose(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            inner.dispose()?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+}
+
+/// Copies what was typed and reads the options, before anything else happens.
+fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, PromptOptions)> {
+    let content = message_in(content, "content")?;
+    let mut options = PromptOptions::default();
+    let Some(given) = host::options(given, "options")? else {
+        return Ok((content, options));
+    };
+    let skills = get(&given, "skills");
+    if !skills.is_undefined() {
+        let skills = json_in(&skills, "options.skills")?;
+        for (at, id) in untyped::array(&skills, "options.skills")?.iter().enumerate() {
+            let Some(id) = id.as_str() else {
+                return Err(untyped::field_error(
+                    &format!("options.skills[{at}]"),
+                    "must be the id of a skill",
+                ));
+            };
+            options.skills.push(id.to_owned());
+        }
+    }
+    let mentions = get(&given, "mentions");
+    if !mentions.is_undefined() {
+        let Some(mentions) = mentions.as_bool() else {
+            return Err(untyped::field_error("options.mentions", "must be true or false"));
+        };
+        options.mentions = mentions;
+    }
+    options.abort = abort_of(&get(&given, "signal"))?;
+    Ok((content, options))
+}
+
+pub(super) fn optional(value: Option<JsValue>) -> JsValue {
+    value.unwrap_or(JsValue::UNDEFINED)
+}
+
+pub(super) fn integer(value: &JsValue, name: &str) -> Result<u32> {
+    let number = value
+        .number()
+        .filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
+    let number = number.ok_or_else(|| {
+        Error::invalid(format!("`{name}` must be an integer from 0 up")).with("field", name)
+    })?;
+    Ok(number as u32)
+}
+
+/// How a turn ended, as JavaScript sees it. Absent members are absent.
+pub(super) fn report_to_js(report: &TurnReport) -> JsValue {
+    let mut members = vec![("outcome", to_js(&report.end.outcome))];
+    members.extend(
+        report
+            .end
+            .error
+            .as_deref()
+            .map(|text| ("error", JsValue::from_str(text))),
+    );
+    members.push(("saved", report.saved.into()));
+    members.extend(
+        report
+            .save_error
+            .clone()
+            .map(|error| ("saveError", JsValue::from(error))),
+    );
+    if !report.degraded.is_empty() {
+        let places = report.degraded.iter().map(|place| {
+            object(&[
+                ("messageIndex", place.message_index.0.into()),
+                ("path", JsValue::from_str(&place.path)),
+            ])
+        });
+        members.push(("degraded", list(places)));
+    }
+    object(&members)
+}
+
+fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
+    let kind = |name: &str| ("type", JsValue::from_str(name));
+    match event {
+        SessionEvent::TurnStarted { user_turn } => {
+            object(&[kind("turn-start"), ("userTurn", user_turn.0.into())])
+        }
+        SessionEvent::Message {
+            message_index,
+            message,
+        } => object(&[
+            kind("message"),
+            ("messageIndex", message_index.0.into()),
+            ("message", copy_out(message)),
+        ]),
+        SessionEvent::Update { message } => object(&[kind("update"), ("message", copy_out(message))]),
+        SessionEvent::TurnEnded { report } => object(&[kind("turn-end"), ("result", report_to_js(report))]),
+        SessionEvent::SettingsChanged => object(&[kind("settings")]),
+        SessionEvent::Saved => object(&[kind("saved")]),
+        SessionEvent::SaveFailed { error } => {
+            object(&[kind("save-failed"), ("error", JsValue::from(error.clone()))])
+        }
+    }
+}
+
+/// Messages of a turn, in order; what cannot be stored in them becomes null.
+pub(super) fn messages_in(
+    messages: &Array,
+    dispatched: bool,
+) -> Result<Vec<crate::session::Incoming<JsValue>>> {
+    let given = messages.iter().enumerate();
+    given
+        .map(|(at, message)| {
+            let name = format!("messages[{at}]");
+            if dispatched {
+                plain::incoming(&message, &name)
+            } else {
+                Ok(crate::session::Incoming {
+                    body: message_in(&message, &name)?,
+                    degraded: Vec::new(),
+                })
+            }
+        })
+        .collect()
+}

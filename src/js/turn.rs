@@ -1,0 +1,112 @@
+//! `Turn`: a turn that a host with its own loop drives.
+
+use js_sys::{Array, Promise};
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+
+use super::{
+    host::{self, calls_to_js, get, request_to_js},
+    plain::{object, to_js},
+    promised,
+    runtime::optional_text,
+    session::{messages_in, report_to_js},
+};
+use crate::{Error, Result, message::MessageView, runtime, session::Outcome};
+
+/// One turn of a session, driven by the host: request, send, append, finish.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Turn {
+    inner: runtime::Turn<JsValue>,
+}
+
+impl Turn {
+    pub(super) fn new(inner: runtime::Turn<JsValue>) -> Self {
+        Self { inner }
+    }
+}
+
+#[wasm_bindgen]
+impl Turn {
+    /// What to send to the model now, and the map of it. Asking again before `dispatched()` gives the same.
+    #[wasm_bindgen(unchecked_return_type = "Promise<{ request: ModelRequest; report: RequestReport }>")]
+    pub fn request(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            let (request, report) = inner.request()?;
+            Ok(object(&[
+                ("request", request_to_js(&request)),
+                ("report", to_js(&report)),
+            ]))
+        }))
+    }
+
+    /// The request is on its way: the user message, its skills and the checkpoint are kept and saved. Does not
+    /// reject for a write that fails: that is pending, and `finish` reports it.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn dispatched(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            inner.dispatched().await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// Keeps assistant messages and results of open calls, in order, in one commit.
+    #[wasm_bindgen(variadic, unchecked_return_type = "Promise<void>")]
+    pub fn append(&self, #[wasm_bindgen(unchecked_param_type = "Message[]")] messages: Array) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            messages_in(&messages, inner.is_dispatched()).map(|messages| async move {
+                inner.append(messages).await?;
+                Ok(JsValue::UNDEFINED)
+            }),
+        )
+    }
+
+    /// Calls that have no result yet.
+    #[wasm_bindgen(getter, js_name = "openCalls", unchecked_return_type = "ToolCall[]")]
+    pub fn open_calls(&self) -> JsValue {
+        calls_to_js(&self.inner.open_calls())
+    }
+
+    /// Ends the turn, by default with success.
+    #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
+    pub fn finish(
+        &self,
+        #[wasm_bindgen(
+            unchecked_optional_param_type = "{ outcome: \"success\" | \"error\"; error?: string }"
+        )]
+        outcome: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            ending(&outcome).map(|(outcome, error)| async move {
+                Ok(report_to_js(&inner.finish(outcome, error).await?))
+            }),
+        )
+    }
+
+    /// Ends the turn as cancelled.
+    #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
+    pub fn cancel(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move { Ok(report_to_js(&inner.cancel().await?)) }))
+    }
+}
+
+fn ending(given: &JsValue) -> Result<(Outcome, Option<String>)> {
+    let Some(given) = host::options(given, "outcome")? else {
+        return Ok((Outcome::Success, None));
+    };
+    let outcome = match get(&given, "outcome").text().as_deref() {
+        Some("success") => Outcome::Success,
+        Some("error") => Outcome::Error,
+        _ => {
+            return Err(Error::invalid(
+                "`outcome` must be `success` or `error`; use `cancel()` for a cancelled turn",
+            )
+            .with("field", "outcome"));
+        }
+    };
+    Ok((outcome, optional_text(&get(&given, "error"), "error")?))
+}

@@ -1,0 +1,209 @@
+//! Types of the public contract that no Rust type spells out: what a host hands in, and what is made of values that
+//! stay in JavaScript.
+
+use wasm_bindgen::prelude::wasm_bindgen;
+
+#[wasm_bindgen(typescript_custom_section)]
+const DIAGNOSTIC_CODES: &str = crate::skills::DiagnosticCode::IN_TYPESCRIPT;
+
+#[wasm_bindgen(typescript_custom_section)]
+const TYPES: &str = r#"
+/** A message in the session's dialect: plain data, that is JSON values and `Uint8Array`. */
+export type Message = Record<string, unknown>;
+/** What a person typed: text, or content blocks. */
+export type Content = string | Record<string, unknown>[];
+/** What a person typed, as a whole message. */
+export type UserMessage = { role: "user"; content: Content; timestamp?: number } & Record<string, unknown>;
+
+/** A tool as the model sees it. */
+export interface ToolDeclaration {
+    name: string;
+    description?: string;
+    /** JSON Schema of the arguments. */
+    parameters?: unknown;
+}
+
+/** A tool of the host. */
+export interface Tool extends ToolDeclaration {
+    /** What a call touches. Absent: not classified. Only tools that declare `none` are run by `prompt` in this version. */
+    access?: "read" | "write" | "execute" | "network" | "none";
+    /**
+     * Runs one call. A text becomes the result's text; an object with a list `content` gives its `content`, `details`
+     * and `isError`; anything else is shown to the model as JSON. What is thrown becomes a failed result.
+     */
+    execute?(args: any, context: { signal: AbortSignal; workingDirectory: string }): Promise<unknown> | unknown;
+}
+
+/** A tool call of the model. */
+export interface ToolCall {
+    toolCallId: string;
+    toolName: string;
+    arguments: any;
+}
+
+/** What goes to the model, and nothing else. */
+export interface ModelRequest {
+    systemPrompt: string;
+    messages: Message[];
+    tools: ToolDeclaration[];
+}
+
+/** The host's model client, for `Session.prompt`. */
+export interface ModelClient {
+    /** Preflight, before anything is stored: a rejection rejects the prompt with `model_failed`. */
+    check?(model: ModelRef | undefined): Promise<void> | void;
+    /** One answer, an assistant message. A rejection ends the turn; the last `onUpdate` is kept then. */
+    complete(
+        request: ModelRequest,
+        options: { signal: AbortSignal; onUpdate(partial: Message): void; report: RequestReport },
+    ): Promise<Message>;
+}
+
+/** How a runtime is opened. Everything is optional. */
+export interface RuntimeOptions {
+    /** Where sessions are kept. By default IndexedDB where there is one, else memory, said in `storageInfo`. */
+    storage?:
+        | "indexeddb"
+        | "memory"
+        | { kind: "indexeddb"; name?: string; durability?: "strict" | "relaxed" };
+    /** `cwd` is the working directory of sessions that name none. */
+    host?: { cwd: string };
+    /** Tools of every session. */
+    tools?: Tool[];
+    /** Needed for `Session.prompt` only. */
+    model?: ModelClient;
+    /** Milliseconds since the epoch; by default the machine's clock. */
+    now?: () => number;
+    /** Whether results of calls that were not allowed are refused. By default true. */
+    strict?: boolean;
+}
+
+/** What a session begins with. */
+export interface SessionOptions {
+    /** 1 to 128 letters, digits, `_` or `-`; by default a UUID. */
+    id?: string;
+    cwd?: string;
+    dialect?: Dialect;
+    /** A person's choice. Absent: nobody chose yet, and `read-only` counts. */
+    permissionPreset?: PermissionPreset | null;
+    agentId?: string;
+    source?: string;
+    /** Whether nobody is there to be asked. */
+    headless?: boolean;
+    /** The application's own instructions. */
+    systemPrompt?: string;
+    /** Instruction files, kept with the session as they are now. */
+    projectInstructions?: InstructionFile[];
+    /** Further sections of the system prompt. */
+    sections?: Section[];
+    model?: ModelRef;
+}
+
+/** What `Session.configure` changes; what is absent stays. */
+export interface SessionChange {
+    model?: ModelRef | null;
+    systemPrompt?: string;
+    sections?: Section[];
+}
+
+/** How a prompt is meant. */
+export interface PromptOptions {
+    /** Ids of skills that were chosen for this message. */
+    skills?: string[];
+    /** Whether `$name` in the text chooses a skill. By default true. */
+    mentions?: boolean;
+    signal?: AbortSignal;
+}
+
+/** How a turn ended, and whether all of it is saved. */
+export interface TurnResult {
+    outcome: Outcome;
+    /** Why it failed. */
+    error?: string;
+    /** False: `flush()` finishes it. */
+    saved: boolean;
+    saveError?: RunContextError;
+    /** Values that could not be stored, and became null. */
+    degraded?: { messageIndex: number; path: string }[];
+}
+
+/** A skill that was shown to the model. */
+export interface SkillLoad {
+    userTurn: number;
+    id: string;
+    name: string;
+    revision: string;
+}
+
+/** The state of a session, as a copy. */
+export interface SessionState {
+    /** The same list as `Session.messages`. */
+    messages: readonly Message[];
+    messageCount: number;
+    /** Position of the first message of `messages`. */
+    loadedFrom: number;
+    isRunning: boolean;
+    /** How the last turn ended. */
+    outcome: Outcome | undefined;
+    error: string | undefined;
+    /** A write failed and is kept; `flush()` finishes it. */
+    hasPendingSave: boolean;
+    unread: number;
+    permissionPreset: PermissionPreset | null;
+    runContext: null;
+    /** The estimate of the last request. */
+    contextBudget: ContextBudget | undefined;
+    pendingApprovals: never[];
+    /** Skills that were chosen, oldest first. */
+    skillLoads: SkillLoad[];
+    title: string | undefined;
+    pinned: boolean;
+    /** What listeners threw. */
+    listenerErrors: string[];
+}
+
+/** Settings and metadata of a session, as a copy. */
+export interface SessionHeader {
+    type: "session";
+    version: 2;
+    id: string;
+    cwd: string;
+    /** ISO 8601, UTC. */
+    createdAt: string;
+    /** ISO 8601, UTC. */
+    updatedAt: string;
+    dialect: Dialect;
+    permissionPreset: PermissionPreset | null;
+    agentId: string | null;
+    source: string | null;
+    headless: boolean;
+    systemPrompt: string;
+    projectInstructions: InstructionFile[];
+    sections: Section[];
+    model: ModelRef | null;
+    title: string | null;
+    pinned: boolean;
+    outcome: Outcome | null;
+    error: string | null;
+    messageCount: number;
+    runtimeContexts: RuntimeContextSnapshot[];
+    systemPromptCheckpoints: SystemPromptCheckpoint[];
+    compactions: CompactionCheckpoint[];
+}
+
+/** Something that happened to a session. */
+export type SessionEvent =
+    | { type: "turn-start"; userTurn: number }
+    | { type: "message"; messageIndex: number; message: Message }
+    | { type: "update"; message: Message }
+    | { type: "turn-end"; result: TurnResult }
+    | { type: "settings" }
+    | { type: "saved" }
+    | { type: "save-failed"; error: RunContextError };
+
+/** Something that happened to the runtime. */
+export type RuntimeEvent =
+    | { type: "session-created"; sessionId: string }
+    | { type: "session-deleted"; sessionId: string }
+    | { type: "skills-changed" };
+"#;

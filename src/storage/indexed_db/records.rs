@@ -1,0 +1,100 @@
+//! Records as JavaScript values. Metadata crosses as JSON text, so that every name is an own member and every number a
+//! number; message bodies are put as they are.
+
+use indexed_db_futures::KeyRange;
+use js_sys::{Array, JSON, Object, Reflect};
+use serde::{Serialize, de::DeserializeOwned};
+use wasm_bindgen::JsValue;
+
+use super::failure;
+use crate::{
+    Result,
+    storage::{AppendedMessage, OutlinePack, damaged},
+};
+
+/// A record made of metadata.
+pub fn write(record: &impl Serialize) -> Result<JsValue> {
+    let text = serde_json::to_string(record)
+        .map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))?;
+    JSON::parse(&text).map_err(|exception| failure::of_js(&exception))
+}
+
+/// The JSON text of a record.
+pub fn text(record: &JsValue) -> Result<String> {
+    let text = JSON::stringify(record).map_err(|exception| failure::of_js(&exception))?;
+    Ok(text.into())
+}
+
+/// A record of a session, read.
+pub fn read<T: DeserializeOwned>(session: &str, record: &JsValue) -> Result<T> {
+    parse(session, &text(record)?)
+}
+
+/// JSON of a session, read.
+pub fn parse<T: DeserializeOwned>(session: &str, text: &str) -> Result<T> {
+    serde_json::from_str(text)
+        .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
+}
+
+/// A message as it is stored.
+pub fn message(session: &str, message: &AppendedMessage<JsValue>) -> Result<JsValue> {
+    object(&[
+        ("sessionId", session.into()),
+        ("index", message.index.0.into()),
+        ("body", message.body.clone()),
+    ])
+}
+
+/// A pack of outlines as it is stored: as text, which is cloned and read many times faster than an object tree.
+pub fn pack(session: &str, pack: &OutlinePack) -> Result<JsValue> {
+    let outlines = text(&write(&pack.outlines)?)?;
+    object(&[
+        ("sessionId", session.into()),
+        ("pack", pack.pack.into()),
+        ("outlines", outlines.into()),
+    ])
+}
+
+/// A remembered operation as it is stored.
+pub fn operation(session: &str, slot: u64, operation: &str) -> Result<JsValue> {
+    object(&[
+        ("sessionId", session.into()),
+        ("slot", (slot as f64).into()),
+        ("operationId", operation.into()),
+    ])
+}
+
+fn object(members: &[(&str, JsValue)]) -> Result<JsValue> {
+    let object = Object::new();
+    for (name, value) in members {
+        set(&object, name, value)?;
+    }
+    Ok(object.into())
+}
+
+fn set(object: &Object, name: &str, value: &JsValue) -> Result<()> {
+    Reflect::set(object, &name.into(), value).map_err(|exception| failure::of_js(&exception))?;
+    Ok(())
+}
+
+/// A member of a record, or undefined.
+pub fn member(record: &JsValue, name: &str) -> JsValue {
+    Reflect::get(record, &name.into()).unwrap_or_default()
+}
+
+/// The key of a record of a session.
+pub fn key(session: &str, last: impl Into<JsValue>) -> JsValue {
+    Array::of2(&session.into(), &last.into()).into()
+}
+
+/// Every key that begins with `first`: nothing sorts before the shorter list, and no key after the one that ends in a
+/// list.
+pub fn beginning(first: &str) -> (JsValue, JsValue) {
+    (Array::of1(&first.into()).into(), key(first, Array::new()))
+}
+
+/// Every record of a session.
+pub fn of_session(session: &str) -> KeyRange<JsValue> {
+    let (first, last) = beginning(session);
+    KeyRange::Bound(first, false, last, false)
+}

@@ -1,0 +1,280 @@
+//! One session in IndexedDB.
+
+use std::rc::Rc;
+
+use indexed_db_futures::{BuildPrimitive, KeyRange, object_store::ObjectStore, prelude::QuerySource};
+use serde::{Serialize, de::DeserializeOwned};
+use wasm_bindgen::JsValue;
+
+use super::{
+    connection::Connection,
+    database::{Handle, Work},
+    failure, records, schema,
+};
+use crate::{
+    Result,
+    message::MessageOutline,
+    storage::{
+        Commit, CommitStatus, Counters, LocalFuture, Positioned, SessionStorage, StoredSession,
+        apply::{Decision, StoredRecord, decide},
+        damaged, keys,
+    },
+};
+
+pub struct Session {
+    pub connection: Rc<Connection>,
+    pub id: String,
+}
+
+/// Records that a commit adds whatever its session holds, made before the transaction begins.
+struct Prepared {
+    messages: Vec<JsValue>,
+    packs: Vec<JsValue>,
+    /// Of snapshots, checkpoints and compactions, by their stores.
+    lists: [(&'static str, Vec<JsValue>); 3],
+}
+
+impl Prepared {
+    fn new(id: &str, commit: &Commit<JsValue>) -> Result<Self> {
+        let messages = commit
+            .messages
+            .iter()
+            .map(|message| records::message(id, message));
+        let packs = commit.outline_packs.iter().map(|pack| records::pack(id, pack));
+        Ok(Self {
+            messages: messages.collect::<Result<_>>()?,
+            packs: packs.collect::<Result<_>>()?,
+            lists: [
+                (keys::SNAPSHOTS, positioned(id, &commit.snapshots)?),
+                (keys::CHECKPOINTS, positioned(id, &commit.checkpoints)?),
+                (keys::COMPACTIONS, positioned(id, &commit.compactions)?),
+            ],
+        })
+    }
+}
+
+fn positioned(session_id: &str, list: &[(u32, impl Serialize)]) -> Result<Vec<JsValue>> {
+    list.iter()
+        .map(|(position, record)| {
+            let position = *position;
+            records::write(&Positioned {
+                session_id,
+                position,
+                record,
+            })
+        })
+        .collect()
+}
+
+impl Session {
+    async fn record(&self, work: &Work<'_>) -> Result<Option<StoredRecord>> {
+        let store = work.store(keys::SESSIONS)?;
+        let record = store.get::<JsValue, _, _>(self.id.as_str()).primitive();
+        self.stored(work.result(record).await?)
+    }
+
+    fn stored(&self, record: Option<JsValue>) -> Result<Option<StoredRecord>> {
+        let Some(record) = record else {
+            return Ok(None);
+        };
+        let read = StoredRecord::from_json(&records::text(&record)?);
+        read.map(Some)
+            .map_err(|error| damaged(&self.id, &format!("its record cannot be read ({error})")))
+    }
+
+    /// The session's record, and whether the ring holds an operation id.
+    async fn read(&self, work: &Work<'_>, operation: &str) -> Result<(Option<StoredRecord>, bool)> {
+        let (sessions, commits) = (work.store(keys::SESSIONS)?, work.store(keys::COMMITS)?);
+        let index = commits
+            .index(schema::BY_OPERATION)
+            .map_err(|error| failure::of_crate(&error))?;
+        // Both requests are on their way before the first is waited for.
+        let remembered = index
+            .get_key::<JsValue, _>(records::key(&self.id, operation))
+            .primitive();
+        let record = sessions.get::<JsValue, _, _>(self.id.as_str()).primitive();
+        let remembered = work.result(remembered).await?.is_some();
+        Ok((self.stored(work.result(record).await?)?, remembered))
+    }
+
+    async fn apply(
+        &self,
+        work: Work<'_>,
+        commit: &Commit<JsValue>,
+        prepared: &Prepared,
+    ) -> Result<CommitStatus> {
+        let (stored, remembered) = self.read(&work, &commit.operation_id).await?;
+        let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered)? {
+            Decision::Answer(status) => return Ok(status),
+            Decision::Apply { next, slot } => (next, slot),
+        };
+
+        put(&work, keys::SESSIONS, &records::write(&next)?)?;
+        put(
+            &work,
+            keys::COMMITS,
+            &records::operation(&self.id, slot, &commit.operation_id)?,
+        )?;
+        for pack in &prepared.packs {
+            put(&work, keys::OUTLINES, pack)?;
+        }
+        // What is stored is never overwritten: a position that is taken fails the commit.
+        let messages = [(keys::MESSAGES, &prepared.messages)];
+        let lists = prepared.lists.iter().map(|(name, list)| (*name, list));
+        for (name, list) in messages.into_iter().chain(lists) {
+            let store = work.store(name)?;
+            for record in list {
+                work.sent(store.add(record.clone()).primitive())?;
+            }
+        }
+        work.commit().await?;
+        Ok(CommitStatus::Applied(next.record.counters))
+    }
+
+    async fn load_from(&self, handle: &Handle) -> Result<Option<StoredSession>> {
+        let work = handle.read(keys::OF_SESSIONS)?;
+        let Some(StoredRecord { record, .. }) = self.record(&work).await? else {
+            return Ok(None);
+        };
+        let mut outlines = Vec::new();
+        for pack in self.all(&work, keys::OUTLINES).await? {
+            let text = records::member(&pack, "outlines").as_string().unwrap_or_default();
+            outlines.extend(records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
+        }
+        if outlines.len() != record.message_count as usize {
+            let what = format!(
+                "it has {} messages and {} outlines",
+                record.message_count,
+                outlines.len()
+            );
+            return Err(damaged(&self.id, &what));
+        }
+        Ok(Some(StoredSession {
+            record,
+            outlines,
+            snapshots: self.list(&work, keys::SNAPSHOTS).await?,
+            checkpoints: self.list(&work, keys::CHECKPOINTS).await?,
+            compactions: self.list(&work, keys::COMPACTIONS).await?,
+        }))
+    }
+
+    /// Every record of a store that belongs to this session, in order.
+    async fn all(&self, work: &Work<'_>, store: &str) -> Result<Vec<JsValue>> {
+        self.range(work, &work.store(store)?, records::of_session(&self.id))
+            .await
+    }
+
+    async fn range(
+        &self,
+        work: &Work<'_>,
+        store: &ObjectStore<'_>,
+        range: KeyRange<JsValue>,
+    ) -> Result<Vec<JsValue>> {
+        let found = work
+            .result(
+                store
+                    .get_all::<JsValue>()
+                    .with_query::<JsValue, _>(range)
+                    .primitive(),
+            )
+            .await?;
+        found
+            .collect::<Result<_, _>>()
+            .map_err(|error| failure::of_crate(&error))
+    }
+
+    async fn list<T: DeserializeOwned>(&self, work: &Work<'_>, store: &str) -> Result<Vec<T>> {
+        let found = self.all(work, store).await?;
+        found
+            .iter()
+            .map(|record| records::read(&self.id, record))
+            .collect()
+    }
+
+    async fn messages(&self, handle: &Handle, from: u32, to: u32) -> Result<Vec<JsValue>> {
+        let work = handle.read(&[keys::MESSAGES])?;
+        let range = KeyRange::Bound(
+            records::key(&self.id, from),
+            false,
+            records::key(&self.id, to),
+            true,
+        );
+        let found = self.range(&work, &work.store(keys::MESSAGES)?, range).await?;
+        // Keys are unique and sorted: as many as were asked for are exactly those.
+        if found.len() != (to - from) as usize {
+            return Err(damaged(
+                &self.id,
+                &format!("a message of {from} to {to} is missing"),
+            ));
+        }
+        Ok(found
+            .iter()
+            .map(|record| records::member(record, "body"))
+            .collect())
+    }
+
+    async fn remove(&self, work: Work<'_>) -> Result<()> {
+        for name in keys::OF_SESSIONS {
+            let range = match *name {
+                keys::SESSIONS => KeyRange::Only(JsValue::from_str(&self.id)),
+                _ => records::of_session(&self.id),
+            };
+            work.sent(work.store(name)?.delete::<JsValue, _>(range).primitive())?;
+        }
+        work.commit().await
+    }
+}
+
+fn put(work: &Work<'_>, store: &str, record: &JsValue) -> Result<()> {
+    work.sent(work.store(store)?.put(record.clone()).primitive())
+}
+
+impl SessionStorage<JsValue> for Session {
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
+        Box::pin(async move {
+            let read = async |handle: &Handle| self.record(&handle.read(&[keys::SESSIONS])?).await;
+            Ok(self
+                .connection
+                .run(read)
+                .await?
+                .map(|stored| stored.record.counters))
+        })
+    }
+
+    fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
+        Box::pin(
+            self.connection
+                .run(async |handle: &Handle| self.load_from(handle).await),
+        )
+    }
+
+    fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<JsValue>>> {
+        Box::pin(async move {
+            if from >= to {
+                return Ok(Vec::new());
+            }
+            self.connection
+                .run(async |handle: &Handle| self.messages(handle, from, to).await)
+                .await
+        })
+    }
+
+    fn commit(&self, commit: Rc<Commit<JsValue>>) -> LocalFuture<'_, Result<CommitStatus>> {
+        Box::pin(async move {
+            let prepared = Prepared::new(&self.id, &commit)?;
+            // Tried once more when the connection is lost: the operation id says whether it was applied.
+            let apply = async |handle: &Handle| {
+                let work = self.connection.write(handle, keys::OF_SESSIONS)?;
+                self.apply(work, &commit, &prepared).await
+            };
+            self.connection.run(apply).await
+        })
+    }
+
+    fn delete(&self) -> LocalFuture<'_, Result<()>> {
+        Box::pin(self.connection.run(async |handle: &Handle| {
+            self.remove(self.connection.write(handle, keys::OF_SESSIONS)?)
+                .await
+        }))
+    }
+}

@@ -1,0 +1,152 @@
+// Reads and disturbs databases past the storage that is tested.
+
+const settled = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+
+/** Every record of every store as JSON; bodies as JSON text, packs of outlines as what their text says. */
+export async function dump(name) {
+  const database = await settled(indexedDB.open(name));
+  try {
+    const stores = [...database.objectStoreNames];
+    const transaction = database.transaction(stores, "readonly");
+    const dump = {};
+    for (const store of stores) {
+      const source = transaction.objectStore(store);
+      const [keys, records] = await Promise.all([settled(source.getAllKeys()), settled(source.getAll())]);
+      dump[store] = records.map((record, n) => {
+        if (store === "messages") record.body = JSON.stringify(record.body);
+        if (store === "message_outlines") record.outlines = JSON.parse(record.outlines);
+        return [JSON.stringify(keys[n]), record];
+      });
+    }
+    return JSON.stringify(dump);
+  } finally {
+    database.close();
+  }
+}
+
+/** Opens a database as another program would, and closes it when it is asked to. Answers the version. */
+export async function openAt(name, version) {
+  const request = indexedDB.open(name, version);
+  let blocked = false;
+  request.onblocked = () => (blocked = true);
+  const database = await settled(request);
+  const answer = `${blocked ? "blocked, then " : ""}${database.version}`;
+  database.close();
+  return answer;
+}
+
+/** Deletes a database. Answers whether that had to wait for somebody. */
+export async function remove(name) {
+  const request = indexedDB.deleteDatabase(name);
+  let blocked = false;
+  request.onblocked = () => (blocked = true);
+  await settled(request);
+  return blocked ? "blocked" : "free";
+}
+
+/** Whether a database exists, without making it. */
+export async function exists(name) {
+  return (await indexedDB.databases()).some((database) => database.name === name);
+}
+
+/** A body with everything that JSON cannot hold. */
+export function awkwardBody() {
+  return Object.freeze({
+    role: "user",
+    content: "\ud83d alone, \udc00 alone, \u0000 nul, \u{1f980} whole, \uffff",
+    ["\ud83d"]: "a name",
+    numbers: [0.1, -0, 1e308, 5e-324, NaN, Infinity, 2 ** 53 + 2],
+    bytes: new Uint8Array([0, 1, 127, 128, 255]),
+    nothing: null,
+    empty: [{}, [], ""],
+  });
+}
+
+export function same(a, b) {
+  if (Object.is(a, b)) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Object.getPrototypeOf(a) !== Object.getPrototypeOf(b)) return false;
+  const names = Reflect.ownKeys(a);
+  return names.length === Reflect.ownKeys(b).length && names.every((name) => same(a[name], b[name]));
+}
+
+/** A body that structured clone refuses. */
+export function unstorable() {
+  return { role: "user", content: "text", callback() {} };
+}
+
+/** What the page's error handlers have seen since the last call. */
+const errors = [];
+globalThis.addEventListener("error", (event) => errors.push(event.message));
+export function pageErrors() {
+  return errors.splice(0).join("; ");
+}
+
+const undo = [];
+const replace = (object, name, value) => {
+  const before = Object.getOwnPropertyDescriptor(object, name);
+  Object.defineProperty(object, name, { value, configurable: true, writable: true });
+  undo.push(() => (before ? Object.defineProperty(object, name, before) : delete object[name]));
+};
+
+/** Ends every disturbance below. */
+export function calm() {
+  while (undo.length) undo.pop()();
+}
+
+/** `open()` throws. */
+export function forbid(name, text) {
+  replace(IDBFactory.prototype, "open", () => {
+    throw new DOMException(text, name);
+  });
+}
+
+/** There is no IndexedDB. */
+export function hide() {
+  replace(globalThis, "indexedDB", undefined);
+}
+
+/** The next `times` transactions meet a connection that somebody closed, and nobody was told. */
+export function closing(times) {
+  const before = IDBDatabase.prototype.transaction;
+  replace(IDBDatabase.prototype, "transaction", function (...args) {
+    if (times-- > 0) this.close();
+    return before.apply(this, args);
+  });
+}
+
+/** The next commit is applied, but the answer to it is lost. */
+export function loseAnswer() {
+  const before = IDBTransaction.prototype.commit;
+  let left = 1;
+  replace(IDBTransaction.prototype, "commit", function () {
+    before.call(this);
+    if (left-- > 0) throw new DOMException("Connection to Indexed Database server lost.", "UnknownError");
+  });
+}
+
+/** The next commit is aborted by the browser, as for want of space. */
+export function fail(name) {
+  const before = IDBTransaction.prototype.commit;
+  let left = 1;
+  replace(IDBTransaction.prototype, "commit", function () {
+    if (left-- <= 0) return before.call(this);
+    Object.defineProperty(this, "error", { value: new DOMException("no more", name) });
+    this.abort();
+  });
+}
+
+/** What transactions are asked for, as text. */
+export function watch() {
+  const seen = [];
+  const before = IDBDatabase.prototype.transaction;
+  replace(IDBDatabase.prototype, "transaction", function (stores, mode, options) {
+    seen.push(`${mode} ${options?.durability}`);
+    return before.call(this, stores, mode, options);
+  });
+  return seen;
+}

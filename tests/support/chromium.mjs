@@ -1,0 +1,96 @@
+// A real Chromium with a profile on disk, as a process of its own: it can be ended, or killed, and another one
+// started on the same profile.
+
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { chromium } from 'playwright-core';
+
+const ARGUMENTS = [
+    '--headless',
+    '--no-sandbox',
+    '--disable-dev-shm-usage',
+    '--disable-gpu',
+    '--disable-quic',
+    '--no-first-run',
+    '--no-default-browser-check',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+    '--remote-debugging-port=0',
+];
+
+/** A profile folder; the caller removes it. */
+export function newProfile() {
+    return mkdtemp(path.join(os.tmpdir(), 'runcontext-profile-'));
+}
+
+/**
+ * Starts a browser.
+ *
+ * @param {object} [options]
+ * @param {string} [options.profile] folder of the profile; without one a new profile is made and removed at the end
+ * @param {string[]} [options.args] further arguments
+ */
+export async function launch({ profile, args = [] } = {}) {
+    const binary = process.env.RUNCONTEXT_CHROMIUM ?? 'chromium';
+    const folder = profile ?? (await newProfile());
+    const portFile = path.join(folder, 'DevToolsActivePort');
+    await rm(portFile, { force: true });
+    const child = spawn(binary, [...ARGUMENTS, ...args, `--user-data-dir=${folder}`, 'about:blank'], { stdio: 'ignore' });
+    const exited = new Promise((resolve, reject) => {
+        child.once('exit', resolve);
+        child.once('error', reject);
+    });
+    exited.catch(() => {});
+    const end = async () => {
+        await exited;
+        if (profile === undefined) await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+    };
+    try {
+        const port = await debuggingPort(portFile, child);
+        const browser = await chromium.connectOverCDP(`http://127.0.0.1:${port}`);
+        const [context] = browser.contexts();
+        return {
+            context,
+            /** A new page whose uncaught errors are kept in `page.uncaught`. */
+            async newPage() {
+                const page = await context.newPage();
+                page.uncaught = [];
+                page.on('pageerror', (error) => page.uncaught.push(String(error)));
+                return page;
+            },
+            /** Ends the process the ordinary way, as when a person closes the browser. */
+            async close() {
+                const session = await browser.newBrowserCDPSession();
+                await session.send('Browser.close').catch(() => {});
+                await Promise.race([exited, sleep(15_000, undefined, { ref: false })]);
+                child.kill('SIGKILL');
+                await end();
+            },
+            /** Kills the process, as when the machine goes down. */
+            async kill() {
+                child.kill('SIGKILL');
+                await end();
+            },
+        };
+    } catch (error) {
+        child.kill('SIGKILL');
+        await end();
+        throw error;
+    }
+}
+
+async function debuggingPort(file, child) {
+    for (let waited = 0; waited < 60_000; waited += 50) {
+        if (child.exitCode !== null) throw new Error(`Chromium ended with ${child.exitCode} before it listened`);
+        const text = await readFile(file, 'utf8').catch(() => '');
+        const port = Number(text.split('\n')[0]);
+        if (port > 0) return port;
+        await sleep(50);
+    }
+    throw new Error('Chromium did not listen within a minute');
+}
