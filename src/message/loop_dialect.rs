@@ -109,10 +109,10 @@ fn call<M: MessageView>(block: &M) -> Option<Call> {
 /// have the same id.
 pub fn call_arguments<M: MessageView>(message: &M, position: usize) -> Option<M> {
     let blocks = message.field("content")?.items();
-    let calls = blocks
+    let mut calls = blocks
         .iter()
         .filter(|block| block.field_text("type").as_deref() == Some("toolCall") && call(*block).is_some());
-    calls.skip(position).next()?.field("arguments")
+    calls.nth(position)?.field("arguments")
 }
 
 /// The message with text in front of its content: a string stays a string, blocks get one text block first.

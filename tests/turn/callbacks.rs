@@ -228,7 +228,7 @@ fn check_conversation(lab: &Lab) {
 fn listeners_may_call_everything_at_every_event() {
     for way in [Way::Prompt, Way::Begin] {
         for fault in [None, Some(Fault::Refuse), Some(Fault::LoseAcknowledgement)] {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             let curious = Curious::new(&lab, &session);
             let act = curious.clone();
@@ -261,7 +261,7 @@ fn listeners_may_call_everything_at_every_event() {
 #[test]
 fn the_clock_may_call_everything_whenever_it_is_read() {
     for way in [Way::Prompt, Way::Begin] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let curious = Curious::new(&lab, &session);
         let act = curious.clone();
@@ -275,7 +275,7 @@ fn the_clock_may_call_everything_whenever_it_is_read() {
 
 #[test]
 fn model_and_tools_may_call_everything() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let curious = Curious::new(&lab, &session);
     let act = curious.clone();
@@ -314,7 +314,7 @@ fn model_and_tools_may_call_everything() {
 
 #[test]
 fn callbacks_of_a_hosts_own_turn_may_use_the_turn() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let turn = session
@@ -343,7 +343,7 @@ fn callbacks_of_a_hosts_own_turn_may_use_the_turn() {
 fn a_turn_that_ends_while_the_clock_is_read_takes_nothing_more() {
     // The clock cancels the turn that reads it, and begins another: what was on its way belongs to none.
     for call in ["dispatched", "append", "finish"] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         let turn = session.begin(&json!("first"), &PromptOptions::default()).unwrap();
@@ -387,7 +387,7 @@ fn a_turn_that_ends_while_the_clock_is_read_takes_nothing_more() {
 
 #[test]
 fn messages_are_told_once_and_in_order_also_when_a_listener_adds_more() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
     turn.request().unwrap();
@@ -416,7 +416,7 @@ fn messages_are_told_once_and_in_order_also_when_a_listener_adds_more() {
 
 #[test]
 fn every_event_shows_what_it_tells_of() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let watched = Rc::downgrade(&session);
     let seen = Rc::new(Cell::new(0));
@@ -480,7 +480,7 @@ fn every_event_shows_what_it_tells_of() {
 
 #[test]
 fn errors_of_listeners_are_collected_and_stop_nobody() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     session.subscribe(Rc::new(|event| match event {
         SessionEvent::TurnStarted { .. } | SessionEvent::TurnEnded { .. } => Err("I am tired".to_owned()),
@@ -575,7 +575,7 @@ fn a_session_that_nobody_holds_is_gone_also_where_the_signal_of_its_turns_lives_
         "pending",
         "disposed",
     ] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let options = PromptOptions::default();
         let left = leave(&lab, how, &options);
         assert!(left.upgrade().is_none(), "{how}");

@@ -59,7 +59,7 @@ Commands are not inspected: what a command can reach is up to the host's sandbox
 
 #[test]
 fn of_several_presets_between_two_prompts_only_the_last_is_shown_and_kept() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let first = asked(&lab, &session, json!("one"), &PromptOptions::default());
@@ -107,7 +107,7 @@ fn of_several_presets_between_two_prompts_only_the_last_is_shown_and_kept() {
 
 #[test]
 fn a_preset_that_was_changed_and_changed_back_is_declared_and_shows_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     asked(&lab, &session, json!("one"), &PromptOptions::default());
     lab.run(session.set_preset(Some(Preset::DangerFullAccess)))
@@ -122,7 +122,7 @@ fn a_preset_that_was_changed_and_changed_back_is_declared_and_shows_nothing() {
 
 #[test]
 fn other_sections_and_models_are_declared_until_they_are_dispatched() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     asked(&lab, &session, json!("one"), &PromptOptions::default());
     let change = session.configure(
@@ -170,7 +170,7 @@ fn other_sections_and_models_are_declared_until_they_are_dispatched() {
 
 #[test]
 fn a_model_that_is_changed_alone_diverges_in_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     asked(&lab, &session, json!("one"), &PromptOptions::default());
     lab.run(session.configure(Some(Some(model_ref("m2"))), None, None))
@@ -185,7 +185,7 @@ fn a_model_that_is_changed_alone_diverges_in_nothing() {
 
 #[test]
 fn the_first_checkpoint_holds_every_section() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create_with(NewSession {
         id: Some(ID.to_owned()),
         cwd: Some("/w".to_owned()),
@@ -236,7 +236,7 @@ fn the_first_checkpoint_holds_every_section() {
 
 #[test]
 fn a_chosen_skill_is_shown_before_its_own_message_only_and_later_edits_change_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -323,7 +323,7 @@ fn a_chosen_skill_is_shown_before_its_own_message_only_and_later_edits_change_no
 
 #[test]
 fn mentions_choose_skills_and_say_where_they_do_not() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -351,7 +351,7 @@ fn mentions_choose_skills_and_say_where_they_do_not() {
 
 #[test]
 fn a_turn_that_was_not_dispatched_does_not_count_among_the_turns() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -367,7 +367,7 @@ fn a_turn_that_was_not_dispatched_does_not_count_among_the_turns() {
 
 #[test]
 fn asking_for_the_request_again_gives_the_same_until_it_is_sent() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -398,7 +398,7 @@ fn asking_for_the_request_again_gives_the_same_until_it_is_sent() {
 
 #[test]
 fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let turn = lab.run(dispatched(&session, "add"));
     lab.run(turn.append(vec![
@@ -426,7 +426,7 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
 
 #[test]
 fn the_system_prompt_of_a_turn_stays_byte_for_byte_through_its_continuations() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     long_turn(&lab, &session, Way::Prompt);
     let seen = lab.model.seen();
@@ -444,7 +444,7 @@ fn the_system_prompt_of_a_turn_stays_byte_for_byte_through_its_continuations() {
 
 #[test]
 fn the_budget_is_the_sum_of_its_parts() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create_with(NewSession {
         id: Some(ID.to_owned()),
         model: Some(runcontext::session::ModelRef {
@@ -528,7 +528,7 @@ fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Va
 
 #[test]
 fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_replace_them() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let legacy = RuntimeContextSnapshot {
         user_turn: 0,
         content: "You may do anything.".to_owned(),
@@ -553,7 +553,7 @@ fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_
     assert_eq!(seen.report.budget.parts.legacy_context, 5);
     assert_eq!(session.machine().snapshots(), [legacy]);
     // One whose turn is not there is kept, not shown, noticed, and replaced by nothing.
-    let lab = Lab::new();
+    let lab = Lab::empty();
     store(&lab, &messages, |commit| {
         let snapshot = RuntimeContextSnapshot {
             user_turn: 9,
@@ -575,7 +575,7 @@ fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_
 
 #[test]
 fn a_long_session_is_loaded_from_its_last_compaction_and_goes_on_from_there() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let compaction = |first: u32, summary: &str| CompactionCheckpoint {
         id: format!("from-{first}"),
         first_kept_message_index: MessageIndex(first),
@@ -657,7 +657,7 @@ fn a_long_session_is_loaded_from_its_last_compaction_and_goes_on_from_there() {
 
 #[test]
 fn titles_are_made_of_what_was_typed() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -751,7 +751,7 @@ fn with_nothing_declared_every_request_begins_with_the_one_before() {
     let mut all = Coverage::default();
     for seed in 1..=60 {
         let mut random = Random::new(seed);
-        let mut lab = Lab::new();
+        let mut lab = Lab::empty();
         let mut session = lab.create();
         lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
             .unwrap();
@@ -847,7 +847,7 @@ fn with_nothing_declared_every_request_begins_with_the_one_before() {
 
 #[test]
 fn an_answer_in_words_is_kept_as_it_came() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let mut strange = said("hi").0;
     strange["mine"] = json!({ "deep": [1, null, "\u{0}", 1.5, { "a": [] }] });
