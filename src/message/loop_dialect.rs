@@ -108,14 +108,14 @@ fn call<M: MessageView>(block: &M) -> Option<Call> {
     })
 }
 
-/// The arguments of a call inside an assistant message, by its position among the outline's calls: two calls may
-/// have the same id.
-pub fn call_arguments<M: MessageView>(message: &M, position: usize) -> Option<M> {
-    let blocks = message.field("content")?.items();
-    let mut calls = blocks
+/// The arguments of every call inside an assistant message, where they are there, in the order of the outline's calls.
+pub fn call_arguments<M: MessageView>(message: &M) -> Vec<Option<M>> {
+    let blocks = message.field("content").map(|content| content.items());
+    let calls = blocks
         .iter()
+        .flatten()
         .filter(|block| block.field_text("type").as_deref() == Some("toolCall") && call(*block).is_some());
-    calls.nth(position)?.field("arguments")
+    calls.map(|block| block.field("arguments")).collect()
 }
 
 /// The message with text in front of its content: a string stays a string, blocks get one text block first.

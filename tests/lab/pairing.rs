@@ -13,9 +13,9 @@ pub struct Pairs {
 
 /// The ids of the calls in a message of the `loop` dialect.
 pub fn call_ids(message: &Value) -> Vec<String> {
-    let blocks = message["content"].as_array().cloned().unwrap_or_default();
+    let blocks = message["content"].as_array();
+    let blocks = blocks.into_iter().flatten();
     blocks
-        .iter()
         .filter(|block| message["role"] == "assistant" && block["type"] == "toolCall")
         .filter_map(|block| block["id"].as_str().map(str::to_owned))
         .collect()
