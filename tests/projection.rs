@@ -11,8 +11,6 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
-use std::collections::BTreeSet;
-
 use runcontext::{
     Result,
     context::{
@@ -373,7 +371,7 @@ fn divergence_names_the_first_of_tools_system_prompt_and_messages() {
         (trace("t", "s", &[0, 1], &[(0, 0), (1, 1)]), Messages, 1),
         (made_up(1), Messages, 1),
     ];
-    let events = BTreeSet::from([DeclaredEvent::Preset]);
+    let events = [DeclaredEvent::Preset];
     for (now, class, index) in cases {
         let found = divergence(Some(&before), &now, &events);
         assert_eq!((found.class, found.index), (class, index), "{now:?}");
@@ -389,11 +387,11 @@ fn names_in_the_report_are_those_of_the_contract() {
     let found = divergence(
         None,
         &trace("", "", &[], &[]),
-        &BTreeSet::from([
+        &[
             DeclaredEvent::Preset,
             DeclaredEvent::Sections,
             DeclaredEvent::Model,
-        ]),
+        ],
     );
     assert_eq!(
         serde_json::to_value(found).unwrap(),
