@@ -105,17 +105,14 @@ fn call<M: MessageView>(block: &M) -> Option<Call> {
     })
 }
 
-/// The arguments of a call inside an assistant message.
-pub fn call_arguments<M: MessageView>(message: &M, call_id: &str) -> Option<M> {
-    message
-        .field("content")?
-        .items()
+/// The arguments of a call inside an assistant message, by its position among the outline's calls: two calls may
+/// have the same id.
+pub fn call_arguments<M: MessageView>(message: &M, position: usize) -> Option<M> {
+    let blocks = message.field("content")?.items();
+    let calls = blocks
         .iter()
-        .find(|block| {
-            block.field_text("type").as_deref() == Some("toolCall")
-                && block.field_text("id").as_deref() == Some(call_id)
-        })?
-        .field("arguments")
+        .filter(|block| block.field_text("type").as_deref() == Some("toolCall") && call(*block).is_some());
+    calls.skip(position).next()?.field("arguments")
 }
 
 /// The message with text in front of its content: a string stays a string, blocks get one text block first.

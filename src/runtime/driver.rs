@@ -2,10 +2,7 @@
 
 use std::{future::poll_fn, rc::Rc, task::Poll};
 
-use super::{
-    Model, PromptOptions, Session, Signal, TurnReport,
-    session::{Running, aborted},
-};
+use super::{Model, PromptOptions, Session, Signal, TurnReport, session::aborted};
 use crate::{
     Error, ErrorCode, Result,
     message::{Call, MessageData, loop_dialect},
@@ -21,48 +18,47 @@ impl<M: MessageData + 'static> Session<M> {
     /// `session_interrupted`, `pending_save`, `invalid_argument`, `skill_unavailable`, `model_failed` (preflight),
     /// `aborted`.
     pub async fn prompt(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<TurnReport> {
-        let _exclusive = self.exclusive(Exclusive::AtRest)?;
+        let exclusive = self.exclusive(Exclusive::AtRest)?;
         let Some(model) = self.runtime.parts.model.clone() else {
             return Err(Error::invalid(
                 "`prompt` needs a model; open the runtime with `model`, or use `begin`",
             ));
         };
-        if options.abort.has_fired() {
+        let driven = self.driven(&options.abort);
+        let abort = driven.abort();
+        if abort.has_fired() {
             return Err(aborted());
         }
         let input = self.input(content, options)?;
         let reference = self.machine().header().model.clone();
-        match options.abort.unless_fired(model.check(reference)).await {
-            None => return Err(aborted()),
-            Some(Err(text)) => {
-                return Err(Error::new(
-                    ErrorCode::ModelFailed,
-                    format!("the model is not ready: {text}"),
-                ));
-            }
-            Some(Ok(())) => {}
-        }
-        if options.abort.has_fired() {
+        let ready = abort.unless_fired(model.check(reference)).await;
+        // A model that fails because it was stopped was stopped.
+        if abort.has_fired() {
             return Err(aborted());
         }
-        self.machine_mut().prepare(input)?;
-        *self.running.borrow_mut() = Running {
-            abort: options.abort.clone(),
-            over: Signal::default(),
-        };
-        let (outcome, error) = match self.drive(&*model, &options.abort).await {
+        if let Some(Err(text)) = ready {
+            let text = format!("the model is not ready: {text}");
+            return Err(Error::new(ErrorCode::ModelFailed, text));
+        }
+        let turn = self.machine_mut().prepare(input)?;
+        driven.drives(turn);
+        // From here on the turn itself keeps the session busy, until it ends.
+        drop(exclusive);
+        let (outcome, error) = match self.drive(turn, &*model, abort).await {
             Ok(end) => end,
             Err(error) if self.machine().is_dispatched() => (Outcome::Error, Some(error.to_string())),
             Err(error) => {
-                self.settle(Outcome::Error, None).await?;
+                let stamp = self.stamp();
+                self.machine_mut().settle(Outcome::Error, None, &stamp)?;
                 return Err(error);
             }
         };
-        self.settle(outcome, error).await
+        self.settle(turn, outcome, error).await
     }
 
     async fn drive(
         self: &Rc<Self>,
+        turn: u64,
         model: &dyn Model<M>,
         abort: &Signal,
     ) -> Result<(Outcome, Option<String>)> {
@@ -83,29 +79,36 @@ impl<M: MessageData + 'static> Session<M> {
                 Next::Settle(outcome, error) => return Ok((outcome, error)),
                 Next::CallModel => {
                     let (request, report) = self.machine_mut().request()?;
-                    self.dispatch().await?;
+                    self.dispatch(turn).await?;
                     first = false;
+                    if abort.has_fired() {
+                        return Ok((Outcome::Cancelled, None));
+                    }
                     let session = Rc::clone(self);
-                    let number = session.machine().current_turn();
+                    let answered = Signal::default();
+                    let over = answered.clone();
                     let on_update = Rc::new(move |partial| {
-                        // A late update of a model that was not waited for belongs to no turn any more.
-                        if session.machine().current_turn() != number {
+                        // Of an answer that is complete, or that was not waited for, nothing more is taken.
+                        if over.has_fired() {
                             return Err(Error::invalid(
-                                "this turn has ended; its answer is no longer taken",
+                                "this answer is complete; its updates are no longer taken",
                             ));
                         }
-                        session.update(partial)
+                        session.update(turn, partial)
                     });
                     let answer = model.complete(request, report, on_update, abort.clone());
-                    match abort.unless_fired(answer).await {
-                        None => return Ok((Outcome::Cancelled, None)),
-                        Some(Err(text)) => return Ok((Outcome::Error, Some(text))),
-                        Some(Ok(message)) => self.append(vec![message]).await?,
+                    let answer = abort.unless_fired(answer).await;
+                    answered.fire();
+                    match answer {
+                        Some(Ok(message)) => self.append(turn, vec![message]).await?,
+                        Some(Err(text)) if !abort.has_fired() => return Ok((Outcome::Error, Some(text))),
+                        // A model that fails because it was stopped was stopped.
+                        Some(Err(_)) | None => return Ok((Outcome::Cancelled, None)),
                     }
                 }
                 Next::RunTools(calls) => {
                     let results = self.run_tools(calls, abort).await;
-                    self.append(results).await?;
+                    self.append(turn, results).await?;
                 }
             }
         }
@@ -137,6 +140,8 @@ impl<M: MessageData + 'static> Session<M> {
             for tool in &mut running {
                 if tool.result.is_none() {
                     match tool.future.as_mut().poll(context) {
+                        // A tool that fails because it was stopped was interrupted.
+                        Poll::Ready(Err(_)) if abort.has_fired() => pending = true,
                         Poll::Ready(result) => tool.result = Some(result),
                         Poll::Pending => pending = true,
                     }

@@ -1,7 +1,7 @@
 //! An open session: the machine, its saving in order, and who is told.
 
 use std::{
-    cell::{Ref, RefCell, RefMut},
+    cell::{Cell, Ref, RefCell, RefMut},
     fmt,
     rc::Rc,
 };
@@ -15,7 +15,7 @@ use crate::{
     message::{MessageData, MessageIndex, UserTurn, loop_dialect, turn_count},
     permissions::Preset,
     prompt::Section,
-    session::{Degraded, Exclusive, Incoming, Machine, ModelRef, Stamp, TurnEnd, TurnInput},
+    session::{Degraded, Exclusive, Incoming, Machine, ModelRef, Outcome, Stamp, TurnEnd, TurnInput},
     skills::{self, MentionNoticeCode},
     storage::{CommitStatus, SessionStorage},
 };
@@ -90,11 +90,13 @@ pub enum SessionEvent<M> {
     },
 }
 
-/// What a running turn can be stopped by, and what fires when it is over.
-#[derive(Clone, Debug, Default)]
+/// A prompt or turn under way: what stops it, and what fires when it is over.
+#[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) abort: Signal,
-    pub(super) over: Signal,
+    over: Signal,
+    /// The caller's signal, which stops it too, and our hook there.
+    caller: (Signal, u64),
 }
 
 /// An open session.
@@ -103,7 +105,7 @@ pub struct Session<M> {
     machine: RefCell<Machine<M>>,
     storage: Rc<dyn SessionStorage<M>>,
     saving: Mutex<()>,
-    pub(super) running: RefCell<Running>,
+    running: RefCell<Option<Running>>,
     listeners: Listeners<SessionEvent<M>>,
 }
 
@@ -121,6 +123,47 @@ pub(super) struct ExclusiveGuard<'a, M: MessageData>(&'a RefCell<Machine<M>>);
 impl<M: MessageData> Drop for ExclusiveGuard<'_, M> {
     fn drop(&mut self) {
         self.0.borrow_mut().end_exclusive();
+    }
+}
+
+/// A prompt that is driven by us. However it ends, also where nobody waits for it any more, its turn does not stay.
+pub(super) struct Driven<'a, M: MessageData + 'static> {
+    session: &'a Rc<Session<M>>,
+    running: Running,
+    turn: Cell<Option<u64>>,
+}
+
+impl<M: MessageData + 'static> Driven<'_, M> {
+    pub(super) fn abort(&self) -> &Signal {
+        &self.running.abort
+    }
+
+    pub(super) fn drives(&self, number: u64) {
+        self.turn.set(Some(number));
+    }
+}
+
+impl<M: MessageData + 'static> Drop for Driven<'_, M> {
+    fn drop(&mut self) {
+        match self.turn.get() {
+            Some(number) if self.session.is_turn(number) => {
+                Turn::new(self.session, number).cancel_in_background();
+            }
+            _ => self.session.stopped(&self.running),
+        }
+    }
+}
+
+/// A turn that has ended and is being saved.
+struct Ending<'a, M: MessageData + 'static>(&'a Session<M>);
+
+impl<M: MessageData + 'static> Drop for Ending<'_, M> {
+    fn drop(&mut self) {
+        self.0.machine_mut().ended();
+        let running = self.0.running.borrow().clone();
+        if let Some(running) = running {
+            self.0.stopped(&running);
+        }
     }
 }
 
@@ -245,35 +288,82 @@ impl<M: MessageData + 'static> Session<M> {
         }
         let input = self.input(content, options)?;
         let number = self.machine_mut().prepare(input)?;
-        let turn = Turn::new(self, number);
-        *self.running.borrow_mut() = Running {
-            abort: options.abort.clone(),
+        let running = self.running(&options.abort);
+        // Weak, so that a turn that its host forgot does not keep the session.
+        let session = Rc::downgrade(self);
+        running.abort.on_fire(move || {
+            if let Some(session) = session.upgrade() {
+                Turn::new(&session, number).cancel_in_background();
+            }
+        });
+        Ok(Turn::new(self, number))
+    }
+
+    /// Something runs that `abort()` and the caller's signal can stop.
+    fn running(&self, caller: &Signal) -> Running {
+        let abort = Signal::default();
+        let stopped = abort.clone();
+        let hook = caller.on_fire(move || stopped.fire());
+        let running = Running {
+            abort,
             over: Signal::default(),
+            caller: (caller.clone(), hook),
         };
-        let cancelled = turn.clone();
-        options.abort.on_fire(move || cancelled.cancel_in_background());
-        Ok(turn)
+        *self.running.borrow_mut() = Some(running.clone());
+        running
     }
 
-    /// Stops the running turn, and waits until it is over. Does nothing where none runs.
-    pub async fn abort(&self) {
-        if !self.machine().is_running() {
-            return;
+    pub(super) fn driven(self: &Rc<Self>, caller: &Signal) -> Driven<'_, M> {
+        Driven {
+            session: self,
+            running: self.running(caller),
+            turn: Cell::new(None),
         }
-        let running = self.running.borrow().clone();
-        running.abort.fire();
-        running.over.fired().await;
     }
 
-    pub(super) fn announce_new_messages(&self, from: u32) {
-        let new: Vec<(u32, M)> = {
-            let machine = self.machine();
-            let loaded = from.saturating_sub(machine.loaded_from()) as usize;
-            (from..)
-                .zip(machine.bodies().iter().skip(loaded).cloned())
-                .collect()
-        };
-        for (at, message) in new {
+    /// It runs no more, unless it is known to already.
+    fn stopped(&self, running: &Running) {
+        let mut current = self.running.borrow_mut();
+        let ended = current.take_if(|current| current.over.is(&running.over));
+        drop(current);
+        if ended.is_some() {
+            let (caller, hook) = &running.caller;
+            caller.forget(*hook);
+            running.over.fire();
+        }
+    }
+
+    /// Stops the running prompt or turn, and waits until it is over. Does nothing where none runs.
+    pub async fn abort(&self) {
+        let running = self.running.borrow().clone();
+        if let Some(running) = running {
+            running.abort.fire();
+            running.over.fired().await;
+        }
+    }
+
+    pub(super) fn is_turn(&self, number: u64) -> bool {
+        self.machine().current_turn() == Some(number)
+    }
+
+    pub(super) fn check_turn(&self, number: u64) -> Result<()> {
+        if self.is_turn(number) {
+            return Ok(());
+        }
+        Err(Error::invalid("this turn has ended; begin a new one"))
+    }
+
+    /// The messages from `from` on. They are looked up before anybody is told of the first: a listener may add more.
+    fn messages_from(&self, from: u32) -> Vec<(u32, M)> {
+        let machine = self.machine();
+        let loaded = from.saturating_sub(machine.loaded_from()) as usize;
+        (from..)
+            .zip(machine.bodies().iter().skip(loaded).cloned())
+            .collect()
+    }
+
+    fn announce(&self, messages: Vec<(u32, M)>) {
+        for (at, message) in messages {
             self.listeners.emit(&SessionEvent::Message {
                 message_index: MessageIndex(at),
                 message,
@@ -282,27 +372,34 @@ impl<M: MessageData + 'static> Session<M> {
     }
 
     /// The first request of a turn is on its way: it is kept, shown and saved. A failed save is kept as pending.
-    pub(super) async fn dispatch(&self) -> Result<()> {
-        let (before, stamp) = (self.machine().message_count(), self.stamp());
+    pub(super) async fn dispatch(&self, turn: u64) -> Result<()> {
+        // The clock is the host's and may call anything: first the stamp, then the look at where we are.
+        let stamp = self.stamp();
+        self.check_turn(turn)?;
+        let before = self.machine().message_count();
         self.machine_mut().dispatched(&stamp)?;
-        if self.machine().message_count() > before {
+        let new = self.messages_from(before);
+        if !new.is_empty() {
             let user_turn = UserTurn(turn_count(self.machine().outlines()).saturating_sub(1));
             self.listeners.emit(&SessionEvent::TurnStarted { user_turn });
-            self.announce_new_messages(before);
+            self.announce(new);
         }
         self.save_later().await;
         Ok(())
     }
 
-    pub(super) async fn append(&self, messages: Vec<Incoming<M>>) -> Result<()> {
-        let (before, stamp) = (self.machine().message_count(), self.stamp());
+    pub(super) async fn append(&self, turn: u64, messages: Vec<Incoming<M>>) -> Result<()> {
+        let stamp = self.stamp();
+        self.check_turn(turn)?;
+        let before = self.machine().message_count();
         self.machine_mut().append(messages, &stamp)?;
-        self.announce_new_messages(before);
+        self.announce(self.messages_from(before));
         self.save_later().await;
         Ok(())
     }
 
-    pub(super) fn update(&self, partial: Incoming<M>) -> Result<()> {
+    pub(super) fn update(&self, turn: u64, partial: Incoming<M>) -> Result<()> {
+        self.check_turn(turn)?;
         let message = partial.body.clone();
         self.machine_mut().update(partial)?;
         self.listeners.emit(&SessionEvent::Update { message });
@@ -311,32 +408,34 @@ impl<M: MessageData + 'static> Session<M> {
 
     pub(super) async fn settle(
         &self,
-        outcome: crate::session::Outcome,
+        turn: u64,
+        outcome: Outcome,
         error: Option<String>,
     ) -> Result<TurnReport> {
-        let (before, stamp) = (self.machine().message_count(), self.stamp());
+        let stamp = self.stamp();
+        self.check_turn(turn)?;
+        let before = self.machine().message_count();
         let (end, degraded) = self.machine_mut().settle(outcome, error, &stamp)?;
-        self.end_turn(before, end, degraded).await
+        Ok(self.end_turn(before, end, degraded).await)
     }
 
-    async fn end_turn(&self, before: u32, end: TurnEnd, degraded: Vec<Degraded>) -> Result<TurnReport> {
-        self.announce_new_messages(before);
+    async fn end_turn(&self, before: u32, end: TurnEnd, degraded: Vec<Degraded>) -> TurnReport {
+        let ending = Ending(self);
+        self.announce(self.messages_from(before));
         self.save_later().await;
-        let report = {
-            let machine = self.machine();
-            let save_error = machine.save_error().cloned();
-            TurnReport {
-                end,
-                saved: save_error.is_none(),
-                save_error,
-                degraded,
-            }
+        let save_error = self.machine().save_error().cloned();
+        let report = TurnReport {
+            end,
+            saved: save_error.is_none(),
+            save_error,
+            degraded,
         };
-        self.running.borrow().over.clone().fire();
+        // Who hears of the end may begin the next turn.
+        drop(ending);
         self.listeners.emit(&SessionEvent::TurnEnded {
             report: report.clone(),
         });
-        Ok(report)
+        report
     }
 
     /// Ends a turn that a restart cut off.
@@ -344,10 +443,12 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
     pub async fn abandon(&self) -> Result<TurnReport> {
-        let _exclusive = self.exclusive(Exclusive::Interrupted)?;
-        let (before, stamp) = (self.machine().message_count(), self.stamp());
+        let exclusive = self.exclusive(Exclusive::Interrupted)?;
+        let stamp = self.stamp();
+        let before = self.machine().message_count();
         let end = self.machine_mut().abandon(&stamp)?;
-        self.end_turn(before, end, Vec::new()).await
+        drop(exclusive);
+        Ok(self.end_turn(before, end, Vec::new()).await)
     }
 
     /// Saves what can be saved now. A failure is not lost: it is pending, and reported when the turn ends.
@@ -490,11 +591,9 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(())
     }
 
-    /// Lets go of a session that is about to be deleted: what is pending goes with it.
-    pub(super) fn release(&self) -> Result<()> {
-        drop(self.exclusive(Exclusive::Flush)?);
+    /// Lets go of a session that was deleted: what is pending goes with it.
+    pub(super) fn release(&self) {
         self.machine_mut().dispose();
-        Ok(())
     }
 }
 

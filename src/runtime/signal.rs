@@ -17,7 +17,8 @@ pub struct Signal(Rc<Inner>);
 struct Inner {
     fired: Cell<bool>,
     wakers: RefCell<Vec<Waker>>,
-    hooks: RefCell<Vec<Box<dyn FnOnce()>>>,
+    hooks: RefCell<Vec<(u64, Box<dyn FnOnce()>)>>,
+    numbered: Cell<u64>,
 }
 
 impl fmt::Debug for Signal {
@@ -38,7 +39,7 @@ impl Signal {
             return;
         }
         let hooks = std::mem::take(&mut *self.0.hooks.borrow_mut());
-        for hook in hooks {
+        for (_, hook) in hooks {
             hook();
         }
         let wakers = std::mem::take(&mut *self.0.wakers.borrow_mut());
@@ -47,13 +48,31 @@ impl Signal {
         }
     }
 
-    /// Runs `hook` when it fires; at once where it has.
-    pub fn on_fire(&self, hook: impl FnOnce() + 'static) {
+    /// Runs `hook` when it fires; at once where it has. The number is for [`Signal::forget`].
+    pub fn on_fire(&self, hook: impl FnOnce() + 'static) -> u64 {
+        let number = self.0.numbered.get();
+        self.0.numbered.set(number.wrapping_add(1));
         if self.has_fired() {
             hook();
         } else {
-            self.0.hooks.borrow_mut().push(Box::new(hook));
+            self.0.hooks.borrow_mut().push((number, Box::new(hook)));
         }
+        number
+    }
+
+    /// Lets go of a hook that did not run yet: a signal may outlive many turns.
+    pub fn forget(&self, number: u64) {
+        let mut kept = self.0.hooks.borrow_mut();
+        let gone = kept.iter().position(|(other, _)| *other == number);
+        let gone = gone.map(|at| kept.remove(at));
+        drop(kept);
+        // What the hook held may run code of its own when it goes.
+        drop(gone);
+    }
+
+    /// Whether both are clones of one signal.
+    pub fn is(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 
     /// Waits until it fires.
@@ -71,8 +90,8 @@ impl Signal {
         .await;
     }
 
-    /// The future's output, or nothing where the signal fires first. The signal goes first: once it has fired,
-    /// what the future would still bring is not waited for.
+    /// The future's output, or nothing where the signal fires first. An output that is there when the signal fires
+    /// is taken; once it has fired, what the future would still bring is not waited for.
     pub async fn unless_fired<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut fired = pin!(self.fired());

@@ -4,7 +4,7 @@ use std::{fmt, rc::Rc};
 
 use super::{Session, TurnReport};
 use crate::{
-    Error, Result,
+    Result,
     message::MessageData,
     session::{Incoming, ModelRequest, Outcome, RequestReport, ToolCall},
 };
@@ -41,14 +41,7 @@ impl<M: MessageData + 'static> Turn<M> {
     }
 
     fn is_current(&self) -> bool {
-        self.session.machine().current_turn() == Some(self.number)
-    }
-
-    fn check_current(&self) -> Result<()> {
-        if self.is_current() {
-            return Ok(());
-        }
-        Err(Error::invalid("this turn has ended; begin a new one"))
+        self.session.is_turn(self.number)
     }
 
     /// What to send to the model now.
@@ -56,7 +49,7 @@ impl<M: MessageData + 'static> Turn<M> {
     /// # Errors
     /// `invalid_argument` while calls are open, or after the turn has ended.
     pub fn request(&self) -> Result<(ModelRequest<M>, RequestReport)> {
-        self.check_current()?;
+        self.session.check_turn(self.number)?;
         self.session.machine_mut().request()
     }
 
@@ -66,8 +59,7 @@ impl<M: MessageData + 'static> Turn<M> {
     /// # Errors
     /// `invalid_argument` before [`Turn::request`], or after the turn has ended.
     pub async fn dispatched(&self) -> Result<()> {
-        self.check_current()?;
-        self.session.dispatch().await
+        self.session.dispatch(self.number).await
     }
 
     /// Keeps assistant messages and results of open calls, in order, in one commit.
@@ -75,8 +67,7 @@ impl<M: MessageData + 'static> Turn<M> {
     /// # Errors
     /// `invalid_argument` for other messages, `tool_not_gated` for a result of a call that was not allowed.
     pub async fn append(&self, messages: Vec<Incoming<M>>) -> Result<()> {
-        self.check_current()?;
-        self.session.append(messages).await
+        self.session.append(self.number, messages).await
     }
 
     /// Calls that have no result yet.
@@ -98,8 +89,7 @@ impl<M: MessageData + 'static> Turn<M> {
     /// # Errors
     /// `invalid_argument` after the turn has ended.
     pub async fn finish(&self, outcome: Outcome, error: Option<String>) -> Result<TurnReport> {
-        self.check_current()?;
-        self.session.settle(outcome, error).await
+        self.session.settle(self.number, outcome, error).await
     }
 
     /// Ends the turn as cancelled.
@@ -110,7 +100,7 @@ impl<M: MessageData + 'static> Turn<M> {
         self.finish(Outcome::Cancelled, None).await
     }
 
-    /// Cancels when the caller's signal fires. The turn ends at once; it is saved in the background.
+    /// Cancels as soon as nobody else runs, and saves that in the background.
     pub(super) fn cancel_in_background(&self) {
         if !self.is_current() {
             return;

@@ -4,7 +4,7 @@
 //! memory at once and puts one commit at the end of the queue; the shell saves the queue in order.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
 };
 
@@ -124,13 +124,14 @@ pub struct Machine<M> {
     compactions: Vec<CompactionCheckpoint>,
     turn: Option<Turn<M>>,
     turns_begun: u64,
+    ending: bool,
     exclusive: bool,
     disposed: bool,
     queue: VecDeque<Rc<Commit<M>>>,
     save_error: Option<Error>,
     dispatched: Option<RequestTrace>,
     budget: Option<ContextBudget>,
-    events: BTreeSet<DeclaredEvent>,
+    events: Vec<DeclaredEvent>,
 }
 
 impl<M: MessageData> Machine<M> {
@@ -204,13 +205,14 @@ impl<M: MessageData> Machine<M> {
             compactions: stored.compactions,
             turn: None,
             turns_begun: 0,
+            ending: false,
             exclusive: false,
             disposed: false,
             queue: VecDeque::new(),
             save_error: None,
             dispatched: None,
             budget: None,
-            events: BTreeSet::new(),
+            events: Vec::new(),
         })
     }
 
@@ -239,9 +241,13 @@ impl<M: MessageData> Machine<M> {
                 "the session was disposed; open it again with `openSession`",
             ));
         }
-        if self.exclusive || self.turn.is_some() {
+        if self.exclusive || self.is_running() {
             let text =
                 "the session is busy with another turn or operation; wait for it to end or call `abort()`";
+            return Err(Error::new(ErrorCode::SessionBusy, text));
+        }
+        if kind == Exclusive::Dispose && self.save_error.is_none() && !self.queue.is_empty() {
+            let text = "the session is being saved; wait for that to end";
             return Err(Error::new(ErrorCode::SessionBusy, text));
         }
         if kind == Exclusive::AtRest && self.header.open_turn.is_some() {
@@ -464,18 +470,16 @@ impl<M: MessageData> Machine<M> {
                 .get(at as usize)
                 .map_or(0, |it| text_tokens(&it.content))
         };
-        let mut skill_tokens: BTreeMap<MessageIndex, u32> = BTreeMap::new();
-        for expansion in &projection.skill_expansions {
-            *skill_tokens.entry(expansion.message_index).or_default() +=
-                snapshot_tokens(expansion.snapshot_index);
-        }
         let tokens = projection.sources.iter().map(|source| match source {
             Source::History { message_index } => {
                 let own = self
                     .outlines
                     .get(message_index.offset())
                     .map_or(0, |outline| outline.tokens);
-                let skills = skill_tokens.get(message_index).copied().unwrap_or(0);
+                let shown = projection.shown_in_front(*message_index).iter();
+                let skills = shown.fold(0u32, |sum, it| {
+                    sum.saturating_add(snapshot_tokens(it.snapshot_index))
+                });
                 parts.messages = parts.messages.saturating_add(own);
                 parts.skills = parts.skills.saturating_add(skills);
                 own.saturating_add(skills)
@@ -505,23 +509,28 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` outside a turn and before [`Machine::request`].
     pub fn dispatched(&mut self, stamp: &Stamp) -> Result<()> {
+        let base = self.lengths();
         let Some(turn) = &mut self.turn else {
             return Err(no_turn());
         };
-        let Some(trace) = turn.built.take() else {
-            if turn.prepared.is_none() {
-                return Ok(());
-            }
+        if turn.built.is_none() && turn.prepared.is_some() {
             return Err(Error::invalid(
                 "nothing was requested yet; call `request()` before `dispatched()`",
             ));
+        }
+        // What can fail comes first.
+        let checkpoints = match &turn.prepared {
+            Some(prepared) => {
+                let message_count = base.messages.saturating_add(1);
+                diff_system_prompt(&self.checkpoints, &prepared.sections, message_count, stamp.now)?
+            }
+            None => Vec::new(),
         };
-        let prepared = turn.prepared.take();
-        if let Some(prepared) = prepared {
-            let base = self.lengths();
-            let message_count = base.messages.saturating_add(1);
-            self.checkpoints =
-                diff_system_prompt(&self.checkpoints, &prepared.sections, message_count, stamp.now)?;
+        let Some(trace) = turn.built.take() else {
+            return Ok(());
+        };
+        if let Some(prepared) = turn.prepared.take() {
+            self.checkpoints = checkpoints;
             self.snapshots
                 .extend(prepared.snapshot.map(|snapshot| RuntimeContextSnapshot {
                     timestamp: stamp.now,
@@ -560,20 +569,22 @@ impl<M: MessageData> Machine<M> {
     pub fn append(&mut self, incoming: Vec<Incoming<M>>, stamp: &Stamp) -> Result<()> {
         self.running_turn()?;
         let mut batch = Batch::after(self);
+        let mut answered = false;
         for message in incoming {
             let outline = loop_dialect::outline(&message.body, false)?;
             match outline.role {
                 Role::Assistant => {
                     batch.answer_open_calls();
                     batch.push(message, outline);
+                    answered = true;
                 }
                 Role::ToolResult => {
-                    let answered = outline.answers.first().cloned().unwrap_or_default();
-                    let Some(call) = batch.take_open(&answered) else {
+                    let id = outline.answers.first().cloned().unwrap_or_default();
+                    let Some(call) = batch.take_open(&id) else {
                         return Err(Error::invalid(format!(
-                            "no open tool call has the id `{answered}`; append results after the message that holds their call"
+                            "no open tool call has the id `{id}`; append results after the message that holds their call"
                         ))
-                        .with("toolCallId", answered));
+                        .with("toolCallId", id));
                     };
                     self.check_allowed(&call, &outline)?;
                     batch.push(message, outline);
@@ -584,6 +595,11 @@ impl<M: MessageData> Machine<M> {
                     ));
                 }
             }
+        }
+        // An answer means that the request it answers was sent.
+        if answered && let Some(trace) = self.turn.as_mut().and_then(|turn| turn.built.take()) {
+            self.dispatched = Some(trace);
+            self.events.clear();
         }
         self.keep(batch.staged, Vec::new(), stamp);
         Ok(())
@@ -651,7 +667,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Ends the turn. Before the first dispatch nothing is kept. After it, a failed or cancelled turn keeps the
-    /// last partial answer, and every open call gets an interrupted result.
+    /// last partial answer, and every open call gets an interrupted result; the session stays busy until
+    /// [`Machine::ended`].
     ///
     /// # Errors
     /// `invalid_argument` outside a turn.
@@ -669,31 +686,38 @@ impl<M: MessageData> Machine<M> {
             self.turn = None;
             return Ok((end, Vec::new()));
         }
-        let partial = turn.partial.take();
         let stop = match outcome {
             Outcome::Success => None,
             Outcome::Error => Some(StopKind::Error),
             Outcome::Cancelled => Some(StopKind::Aborted),
         };
+        let last = match (&turn.partial, stop) {
+            (Some(partial), Some(stop)) => {
+                let body = loop_dialect::stopped(&partial.body, stop, end.error.as_deref());
+                let outline = loop_dialect::outline(&body, false)?;
+                let degraded = partial.degraded.clone();
+                Some((Incoming { body, degraded }, outline))
+            }
+            _ => None,
+        };
         let mut batch = Batch::after(self);
         batch.answer_open_calls();
-        if let (Some(partial), Some(stop)) = (partial, stop) {
-            let body = loop_dialect::stopped(&partial.body, stop, end.error.as_deref());
-            let outline = loop_dialect::outline(&body, false)?;
-            batch.push(
-                Incoming {
-                    body,
-                    degraded: partial.degraded,
-                },
-                outline,
-            );
+        if let Some((message, outline)) = last {
+            batch.push(message, outline);
         }
         self.keep(batch.staged, self.end_settings(&end), stamp);
         let degraded = self.turn.take().map(|turn| turn.degraded).unwrap_or_default();
+        self.ending = true;
         Ok((end, degraded))
     }
 
-    /// Ends a turn that a restart cut off: open calls are answered as interrupted.
+    /// A turn that ended was saved, or could not be: the next may begin.
+    pub fn ended(&mut self) {
+        self.ending = false;
+    }
+
+    /// Ends a turn that a restart cut off: open calls are answered as interrupted. The session stays busy until
+    /// [`Machine::ended`].
     ///
     /// # Errors
     /// `invalid_argument` where no turn was cut off.
@@ -710,6 +734,7 @@ impl<M: MessageData> Machine<M> {
         let mut batch = Batch::after(self);
         batch.answer_open_calls();
         self.keep(batch.staged, self.end_settings(&end), stamp);
+        self.ending = true;
         Ok(end)
     }
 
@@ -733,12 +758,20 @@ impl<M: MessageData> Machine<M> {
 
     /// Calls of the last assistant message that have no result. Those of a message that failed are not open.
     fn open_calls(&self) -> Vec<Call> {
+        self.numbered_open_calls()
+            .into_iter()
+            .map(|(_, call)| call)
+            .collect()
+    }
+
+    /// The same, with their positions among the calls of their message.
+    fn numbered_open_calls(&self) -> Vec<(usize, Call)> {
         let Some((message, answered)) = self.last_calls() else {
             return Vec::new();
         };
-        let mut open = message.calls.clone();
+        let mut open: Vec<(usize, Call)> = message.calls.iter().cloned().enumerate().collect();
         for id in answered {
-            if let Some(at) = open.iter().position(|call| call.id == *id) {
+            if let Some(at) = open.iter().position(|(_, call)| call.id == *id) {
                 open.remove(at);
             }
         }
@@ -777,15 +810,15 @@ impl<M: MessageData> Machine<M> {
         let Some(message) = self.call_message() else {
             return Vec::new();
         };
-        let call = |call: Call| {
-            let arguments = loop_dialect::call_arguments(&message, &call.id);
+        let call = |(position, call): (usize, Call)| {
+            let arguments = loop_dialect::call_arguments(&message, position);
             ToolCall {
                 arguments: arguments.unwrap_or_else(|| M::object(Vec::new())),
                 id: call.id,
                 name: call.name,
             }
         };
-        self.open_calls().into_iter().map(call).collect()
+        self.numbered_open_calls().into_iter().map(call).collect()
     }
 
     // ---- settings --------------------------------------------------------------------------------------------
@@ -796,7 +829,7 @@ impl<M: MessageData> Machine<M> {
             return;
         }
         if self.header.permission_preset != preset {
-            self.events.insert(DeclaredEvent::Preset);
+            self.declare(DeclaredEvent::Preset);
         }
         self.commit_settings(
             vec![Setting::PermissionPreset(preset), Setting::PresetChosen(true)],
@@ -820,21 +853,28 @@ impl<M: MessageData> Machine<M> {
         }
         let mut changes = Vec::new();
         if let Some(model) = model.filter(|model| *model != self.header.model) {
-            self.events.insert(DeclaredEvent::Model);
+            self.declare(DeclaredEvent::Model);
             changes.push(Setting::Model(model));
         }
         if let Some(text) = system_prompt.filter(|text| *text != self.header.system_prompt) {
-            self.events.insert(DeclaredEvent::Sections);
+            self.declare(DeclaredEvent::Sections);
             changes.push(Setting::SystemPrompt(text));
         }
         if let Some(sections) = sections.filter(|sections| *sections != self.header.sections) {
-            self.events.insert(DeclaredEvent::Sections);
+            self.declare(DeclaredEvent::Sections);
             changes.push(Setting::Sections(sections));
         }
         if !changes.is_empty() {
             self.commit_settings(changes, stamp);
         }
         Ok(())
+    }
+
+    /// Notes a change that may show in the next request, each kind once, in the order of the contract.
+    fn declare(&mut self, event: DeclaredEvent) {
+        if let Err(at) = self.events.binary_search(&event) {
+            self.events.insert(at, event);
+        }
     }
 
     /// What a person calls the session.
@@ -910,11 +950,6 @@ impl<M: MessageData> Machine<M> {
             self.bodies.push(message.body);
             self.outlines.push(outline);
         }
-        // An answer means that the request it answers was sent.
-        if let Some(trace) = self.turn.as_mut().and_then(|turn| turn.built.take()) {
-            self.dispatched = Some(trace);
-            self.events.clear();
-        }
         self.commit_conversation(&base, settings, stamp);
     }
 
@@ -969,11 +1004,11 @@ impl<M: MessageData> Machine<M> {
 
     fn commit_settings(&mut self, settings: Vec<Setting>, stamp: &Stamp) {
         let commit = self.empty_commit(stamp);
-        self.counters.settings += 1;
         self.queue_commit(commit, settings);
     }
 
     fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
+        self.counters.settings += u64::from(!settings.is_empty());
         for setting in settings {
             commit.settings.insert(setting.name().to_owned(), setting.value());
             self.header.set(setting);
@@ -1084,9 +1119,9 @@ impl<M: MessageData> Machine<M> {
         self.turn.as_ref().is_some_and(|turn| turn.prepared.is_none())
     }
 
-    /// Whether a turn is under way.
+    /// Whether a turn is under way, or has ended and is being saved.
     pub fn is_running(&self) -> bool {
-        self.turn.is_some()
+        self.turn.is_some() || self.ending
     }
 
     /// Whether the session was disposed.

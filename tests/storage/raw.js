@@ -48,20 +48,6 @@ export async function remove(name) {
   return blocked ? "blocked" : "free";
 }
 
-/** A connection that never closes by itself, as an old tab's. */
-export async function hold(name, version) {
-  return await settled(version ? indexedDB.open(name, version) : indexedDB.open(name));
-}
-
-export function release(database) {
-  database.close();
-}
-
-/** Asks for a deletion and does not wait for it. */
-export function removeLater(name) {
-  indexedDB.deleteDatabase(name);
-}
-
 /** Whether a database exists, without making it. */
 export async function exists(name) {
   return (await indexedDB.databases()).some((database) => database.name === name);
@@ -124,11 +110,11 @@ export function hide() {
   replace(globalThis, "indexedDB", undefined);
 }
 
-/** The next `times` transactions meet a connection that is closing, as after a forced close. */
+/** The next `times` transactions meet a connection that somebody closed, and nobody was told. */
 export function closing(times) {
   const before = IDBDatabase.prototype.transaction;
   replace(IDBDatabase.prototype, "transaction", function (...args) {
-    if (times-- > 0) throw new DOMException("The database connection is closing.", "InvalidStateError");
+    if (times-- > 0) this.close();
     return before.apply(this, args);
   });
 }

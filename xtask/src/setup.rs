@@ -10,7 +10,7 @@ mod stamp;
 mod wasm_target;
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -59,6 +59,7 @@ pub fn for_build() -> Result<Builder> {
 pub fn for_tests() -> Result<Tester> {
     let builder = for_build()?;
     let _lock = lock()?;
+    prerequisites::check_for_tests()?;
     let browser = browser::ensure()?;
     npm::ensure_test_packages()?;
     Ok(Tester { builder, browser })
@@ -73,5 +74,21 @@ fn lock() -> Result<File> {
         println!("== another set-up is under way, waiting for it");
         file.lock().context("cannot lock set-up")?;
     }
+    remove_unfinished(&tools)?;
     Ok(file)
+}
+
+/// Folders named `<what>.tmp-<process>` are of set-ups that were cut off: with the lock held there is no other one.
+fn remove_unfinished(folder: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().contains(".tmp-") {
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("cannot remove {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
 }

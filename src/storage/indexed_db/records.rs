@@ -3,13 +3,14 @@
 
 use indexed_db_futures::KeyRange;
 use js_sys::{Array, JSON, Object, Reflect};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use wasm_bindgen::JsValue;
 
 use super::failure;
 use crate::{
-    Result,
+    Error, Result,
     storage::{AppendedMessage, OutlinePack, damaged},
+    untyped::FromJson,
 };
 
 /// A record made of metadata.
@@ -26,13 +27,14 @@ pub fn text(record: &JsValue) -> Result<String> {
 }
 
 /// A record of a session, read.
-pub fn read<T: DeserializeOwned>(session: &str, record: &JsValue) -> Result<T> {
+pub fn read<T: FromJson>(session: &str, record: &JsValue) -> Result<T> {
     parse(session, &text(record)?)
 }
 
 /// JSON of a session, read.
-pub fn parse<T: DeserializeOwned>(session: &str, text: &str) -> Result<T> {
-    serde_json::from_str(text)
+pub fn parse<T: FromJson>(session: &str, text: &str) -> Result<T> {
+    let read = serde_json::from_str(text).map_err(|cause| Error::invalid(format!("it is no JSON: {cause}")));
+    read.and_then(|value| T::from_json(&value, "record"))
         .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use indexed_db_futures::{BuildPrimitive, KeyRange, object_store::ObjectStore, prelude::QuerySource};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use wasm_bindgen::JsValue;
 
 use super::{
@@ -19,6 +19,7 @@ use crate::{
         apply::{Decision, StoredRecord, decide},
         damaged, keys,
     },
+    untyped::FromJson,
 };
 
 pub struct Session {
@@ -77,9 +78,7 @@ impl Session {
         let Some(record) = record else {
             return Ok(None);
         };
-        let read = StoredRecord::from_json(&records::text(&record)?);
-        read.map(Some)
-            .map_err(|error| damaged(&self.id, &format!("its record cannot be read ({error})")))
+        records::read(&self.id, &record).map(Some)
     }
 
     /// The session's record, and whether the ring holds an operation id.
@@ -183,7 +182,7 @@ impl Session {
             .map_err(|error| failure::of_crate(&error))
     }
 
-    async fn list<T: DeserializeOwned>(&self, work: &Work<'_>, store: &str) -> Result<Vec<T>> {
+    async fn list<T: FromJson>(&self, work: &Work<'_>, store: &str) -> Result<Vec<T>> {
         let found = self.all(work, store).await?;
         found
             .iter()

@@ -241,3 +241,102 @@ fn exported(text: &str) -> Vec<String> {
     names.sort();
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What every output of wasm-bindgen has, as short as it can be.
+    const GENERATED: &str = "/* @ts-self-types=\"./runcontext.d.ts\" */
+import { RunContextError } from './snippets/runcontext-0123456789abcdef/src/js/shim.js';
+
+export function later() {
+    let ret;
+    __wbg_call_guard();
+    ret = wasm.later();
+    return ret;
+}
+export function __wbg_reset_state () {
+    __wbg_instance_id++;
+    __wbg_reinit_scheduled = false;
+    wasmInstance = new WebAssembly.Instance(wasmModule, __wbg_get_imports());
+    wasm = wasmInstance.exports;
+    wasm.__wbindgen_start();
+}
+function __wbg_get_imports() {
+    const ret = new Promise(cb0);
+}
+function __wbg_call_guard() {
+    if (__wbg_reinit_scheduled) {
+        __wbg_reset_state();
+        return;
+    }
+}
+
+let __wbg_instance_id = 0;
+
+let __wbg_reinit_scheduled = false;
+
+let wasmModule, wasmInstance, wasm;
+async function __wbg_init() {}
+export { initSync, __wbg_init as default };
+";
+
+    fn asynchronous() -> Names {
+        Names {
+            functions: vec!["later".to_owned()],
+            ..Names::default()
+        }
+    }
+
+    #[test]
+    fn loading_is_cut_off_and_the_rest_is_kept() {
+        let glue = fit(GENERATED, &asynchronous()).unwrap();
+        assert_eq!(
+            glue.text,
+            "import { absent, misuse, promise, settled, settledMethods, stale } from './guard.js';
+import { RunContextError } from './shim.js';
+
+export function later() {
+    let ret;
+    ret = wasm.later();
+    return ret;
+}
+export function __adopt(exports) {
+    __wbg_instance_id++;
+    wasm = exports;
+}
+export function __imports() {
+    const ret = promise(cb0);
+}
+
+let __wbg_instance_id = 0;
+
+let wasm = absent;
+later = settled(later);
+"
+        );
+        assert_eq!(glue.exported, ["later"]);
+    }
+
+    #[test]
+    fn another_output_than_expected_fails_the_build() {
+        for part in [
+            "/* @ts-self-types",
+            "/src/js/shim.js",
+            "export function __wbg_reset_state () {",
+            "    wasm.__wbindgen_start();",
+            "    __wbg_call_guard();",
+            "function __wbg_get_imports() {",
+            "new Promise(cb0)",
+            "let __wbg_reinit_scheduled = false;",
+            "let wasmModule, wasmInstance, wasm;",
+            "export { initSync, __wbg_init as default };",
+            "export function later() {",
+        ] {
+            let changed = GENERATED.replacen(part, "/* changed */", 1);
+            assert_ne!(changed, GENERATED, "{part}");
+            assert!(fit(&changed, &asynchronous()).is_err(), "{part}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What has to be there before: Node and npm. Cargo is, or this would not run.
+//! What has to be there before: Node and npm, for tests also clippy and rustfmt. Cargo is, or this would not run.
 
 use std::path::Path;
 
@@ -29,5 +29,14 @@ pub fn check() -> Result<()> {
         bail!("npm is missing: it comes with Node, or with `apt-get install npm`");
     };
     report::already("prerequisites", &format!("node {node}, npm {npm}"));
+    Ok(())
+}
+
+pub fn check_for_tests() -> Result<()> {
+    for (command, component) in [("clippy", "clippy"), ("fmt", "rustfmt")] {
+        if run::output(&mut run::program("cargo", [command, "--version"])).is_err() {
+            bail!("`cargo {command}` is missing: bring it with `rustup component add {component}`");
+        }
+    }
     Ok(())
 }

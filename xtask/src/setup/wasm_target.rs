@@ -181,6 +181,7 @@ fn build_standard_library() -> Result<()> {
     }
     run::run(&mut cargo)?;
 
+    super::remove_unfinished(Path::new(RUSTLIB))?;
     let unfinished = Path::new(RUSTLIB).join(format!("{TARGET}.tmp-{}", std::process::id()));
     fs::create_dir_all(unfinished.join("lib"))?;
     for file in fs::read_dir(built.join(TARGET).join("release/deps"))? {

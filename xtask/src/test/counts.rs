@@ -47,19 +47,21 @@ pub fn of_libtest(text: &str) -> Counts {
     counts
 }
 
-/// The TAP output of `node --test`.
+/// The TAP output of `node --test`. What tests print is in it too, as comments; the totals are the last ones.
 pub fn of_tap(text: &str) -> Counts {
     let mut counts = Counts::default();
-    for line in text.lines() {
-        if let Some((what, digits)) = line.strip_prefix("# ").and_then(|rest| rest.split_once(' '))
-            && let Ok(number) = digits.parse::<u64>()
-        {
-            match what {
-                "pass" => counts.passed = number,
-                "fail" | "cancelled" => counts.failed += number,
-                _ => {}
-            }
-        } else if let Some((test, mark)) = line.trim_start().rsplit_once(" # ")
+    let totals = text.rfind("\n# tests ").unwrap_or(text.len());
+    let (tests, totals) = text.split_at(totals);
+    for line in totals.lines() {
+        let number = |what: &str| {
+            line.strip_prefix(what)
+                .and_then(|digits| digits.trim().parse::<u64>().ok())
+        };
+        counts.passed += number("# pass ").unwrap_or(0);
+        counts.failed += number("# fail ").or_else(|| number("# cancelled ")).unwrap_or(0);
+    }
+    for line in tests.lines() {
+        if let Some((test, mark)) = line.trim_start().rsplit_once(" # ")
             && (test.starts_with("ok ") || test.starts_with("not ok "))
             && (mark.starts_with("SKIP") || mark.starts_with("TODO"))
         {
@@ -109,7 +111,7 @@ mod tests {
     #[test]
     fn tap_totals_and_skipped_names_are_read_and_cancelled_is_failed() {
         let text = "TAP version 13\n# Subtest: a\n    # Subtest: b\n    ok 1 - b # SKIP no browser\n    1..1\nok 1 - a\n\
-            1..4\n# tests 4\n# suites 0\n# pass 1\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0\n# duration_ms 3.5\n";
+            # fail 7\n1..4\n# tests 4\n# suites 0\n# pass 1\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0\n# duration_ms 3.5\n";
         let skipped = vec!["b (SKIP no browser)".to_owned()];
         assert_eq!(
             of_tap(text),

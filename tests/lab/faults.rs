@@ -1,0 +1,169 @@
+//! Storage that fails on demand, and writes down what it was asked.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
+
+use runcontext::{
+    Error, ErrorCode, Result,
+    runtime::Signal,
+    storage::{
+        Commit, CommitStatus, Counters, DirectoryStorage, LocalFuture, SessionStorage, SharedStorage,
+        Storage, StorageInfo, StoredSession, memory::MemoryStorage,
+    },
+};
+use serde_json::Value;
+
+/// What goes wrong with a commit.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// It is not applied, and fails.
+    Refuse,
+    /// It is applied, and reported as failed.
+    LoseAcknowledgement,
+    /// It is applied once the signal fires.
+    Wait(Signal),
+    /// Somebody else wrote first.
+    Conflict,
+}
+
+/// Memory, with faults in front.
+pub struct FaultyStorage {
+    pub memory: MemoryStorage<Value>,
+    state: Rc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    attempts: Cell<usize>,
+    faults: RefCell<HashMap<usize, Fault>>,
+    always: RefCell<Option<Fault>>,
+    refuse_deletion: Cell<bool>,
+    applied: RefCell<Vec<Rc<Commit<Value>>>>,
+}
+
+impl FaultyStorage {
+    pub fn new(memory: MemoryStorage<Value>) -> Self {
+        Self {
+            memory,
+            state: Rc::default(),
+        }
+    }
+
+    /// Lets a coming attempt at a commit fail: the next one is 1.
+    pub fn fail(&self, attempt: usize, fault: Fault) {
+        let at = self.state.attempts.get() + attempt;
+        self.state.faults.borrow_mut().insert(at, fault);
+    }
+
+    /// Takes a fault back: of the next attempt is 1.
+    pub fn forgive(&self, attempt: usize) {
+        let at = self.state.attempts.get() + attempt;
+        self.state.faults.borrow_mut().remove(&at);
+    }
+
+    /// Lets every commit fail from now on, or none.
+    pub fn always(&self, fault: Option<Fault>) {
+        *self.state.always.borrow_mut() = fault;
+    }
+
+    /// Lets deletions fail.
+    pub fn refuse_deletion(&self, refuse: bool) {
+        self.state.refuse_deletion.set(refuse);
+    }
+
+    /// How many commits were tried.
+    pub fn attempts(&self) -> usize {
+        self.state.attempts.get()
+    }
+
+    /// Every commit that was applied, in order.
+    pub fn applied(&self) -> Vec<Rc<Commit<Value>>> {
+        self.state.applied.borrow().clone()
+    }
+}
+
+impl Storage<Value> for FaultyStorage {
+    fn info(&self) -> StorageInfo {
+        self.memory.info()
+    }
+
+    fn session(&self, id: &str) -> Rc<dyn SessionStorage<Value>> {
+        Rc::new(FaultySession {
+            inner: self.memory.session(id),
+            state: self.state.clone(),
+        })
+    }
+
+    fn shared(&self) -> Rc<dyn SharedStorage> {
+        self.memory.shared()
+    }
+
+    fn directory(&self) -> Rc<dyn DirectoryStorage> {
+        self.memory.directory()
+    }
+
+    fn close(&self) {
+        self.memory.close();
+    }
+}
+
+struct FaultySession {
+    inner: Rc<dyn SessionStorage<Value>>,
+    state: Rc<State>,
+}
+
+fn failure() -> Error {
+    Error::new(
+        ErrorCode::StorageFailed,
+        "the disk is on fire; call the fire brigade",
+    )
+}
+
+impl SessionStorage<Value> for FaultySession {
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
+        self.inner.counters()
+    }
+
+    fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
+        self.inner.load()
+    }
+
+    fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<Value>>> {
+        self.inner.read_messages(from, to)
+    }
+
+    fn commit(&self, commit: Rc<Commit<Value>>) -> LocalFuture<'_, Result<CommitStatus>> {
+        Box::pin(async move {
+            let attempt = self.state.attempts.get() + 1;
+            self.state.attempts.set(attempt);
+            let one = self.state.faults.borrow_mut().remove(&attempt);
+            let fault = one.or_else(|| self.state.always.borrow().clone());
+            match &fault {
+                Some(Fault::Refuse) => return Err(failure()),
+                Some(Fault::Conflict) => return Ok(CommitStatus::Conflict(Counters::default())),
+                Some(Fault::Wait(signal)) => signal.fired().await,
+                Some(Fault::LoseAcknowledgement) | None => {}
+            }
+            let status = self.inner.commit(commit.clone()).await?;
+            if let CommitStatus::Applied(_) = status {
+                self.state.applied.borrow_mut().push(commit);
+            }
+            match fault {
+                Some(Fault::LoseAcknowledgement) => Err(failure()),
+                _ => Ok(status),
+            }
+        })
+    }
+
+    fn delete(&self) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            if self.state.refuse_deletion.get() {
+                return Err(failure());
+            }
+            self.inner.delete().await
+        })
+    }
+}

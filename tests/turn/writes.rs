@@ -1,0 +1,460 @@
+//! Writes that fail: before they are applied, after, or never coming back. Nothing is lost, nothing is written twice.
+
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use std::rc::Rc;
+
+use runcontext::{
+    ErrorCode,
+    permissions::Preset,
+    runtime::{PromptOptions, Session, Signal},
+    session::{NewSession, Outcome},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    expect::{BOTH, Expected, LONG_TURN_COMMITS, Way, dispatched, long_turn, long_turn_after, two_calls},
+    lab::{Fault, ID, Lab, Step, incoming, refused, says, waits},
+};
+
+/// What must not work while a save is pending, and changes nothing.
+fn refused_while_pending(lab: &Lab, session: &Rc<Session<Value>>) {
+    let attempts = lab.storage.attempts();
+    let events = lab.events.borrow().len();
+    let codes = [
+        refused(lab.prompt(session, "more")).code(),
+        refused(session.begin(&json!("more"), &PromptOptions::default())).code(),
+        refused(lab.run(session.set_preset(Some(Preset::WorkspaceWrite)))).code(),
+        refused(lab.run(session.configure(None, Some("other".to_owned()), None))).code(),
+        refused(session.dispose()).code(),
+        refused(lab.runtime.close()).code(),
+    ];
+    assert_eq!(codes, [ErrorCode::PendingSave; 6]);
+    assert_eq!(lab.storage.attempts(), attempts);
+    assert_eq!(lab.events.borrow().len(), events);
+}
+
+#[test]
+fn a_refused_write_at_any_commit_is_made_up_for_by_the_next_or_by_flush() {
+    for way in BOTH {
+        for at in 1..LONG_TURN_COMMITS {
+            let lab = Lab::new();
+            let session = lab.create();
+            lab.storage.fail(at, Fault::Refuse);
+            let report = long_turn(&lab, &session, way);
+            assert_eq!(report.end.outcome, Outcome::Success);
+            let last = at == LONG_TURN_COMMITS - 1;
+            assert_eq!(report.saved, !last, "{way:?} {at}");
+            assert_eq!(
+                report.save_error.map(|error| error.code()),
+                last.then_some(ErrorCode::StorageFailed)
+            );
+            if last {
+                assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS - 1).stored());
+                refused_while_pending(&lab, &session);
+            }
+            let asked = (lab.model.calls(), lab.tools.calls());
+            lab.run(session.flush()).unwrap();
+            assert_eq!((lab.model.calls(), lab.tools.calls()), asked);
+            assert_eq!(session.machine().save_error(), None);
+            assert_eq!(
+                lab.stored(),
+                long_turn_after(LONG_TURN_COMMITS).stored(),
+                "{way:?} {at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn writes_that_are_refused_from_any_commit_on_wait_in_order_for_flush() {
+    for way in BOTH {
+        for at in 1..LONG_TURN_COMMITS {
+            let lab = Lab::new();
+            let session = lab.create();
+            for attempt in at..100 {
+                lab.storage.fail(attempt, Fault::Refuse);
+            }
+            let report = long_turn(&lab, &session, way);
+            assert_eq!(report.end.outcome, Outcome::Success);
+            assert!(!report.saved);
+            assert_eq!(report.save_error.unwrap().code(), ErrorCode::StorageFailed);
+            assert_eq!(lab.stored(), long_turn_after(at).stored(), "{way:?} {at}");
+            // The conversation in memory is whole, and so are its metadata.
+            let expected = long_turn_after(LONG_TURN_COMMITS);
+            let whole: Vec<Value> = expected.messages.iter().map(|(body, _)| body.clone()).collect();
+            assert_eq!(session.machine().bodies(), whole);
+            assert_eq!(session.machine().checkpoints().len(), 1);
+            refused_while_pending(&lab, &session);
+
+            let asked = (lab.model.calls(), lab.tools.calls());
+            let error = refused(lab.run(session.flush()));
+            assert_eq!(error.code(), ErrorCode::StorageFailed);
+            assert_eq!(lab.stored(), long_turn_after(at).stored());
+            refused_while_pending(&lab, &session);
+
+            for attempt in 1..100 {
+                lab.storage.forgive(attempt);
+            }
+            lab.events();
+            lab.run(session.flush()).unwrap();
+            assert_eq!(lab.events(), ["saved"]);
+            assert_eq!((lab.model.calls(), lab.tools.calls()), asked);
+            assert_eq!(lab.stored(), expected.stored(), "{way:?} {at}");
+            // And on it goes.
+            lab.model.answers(says("hi"));
+            assert!(lab.prompt(&session, "hello").unwrap().saved);
+        }
+    }
+}
+
+#[test]
+fn a_lost_acknowledgement_at_any_commit_is_applied_once_and_the_queue_follows_in_order() {
+    for way in BOTH {
+        for at in 1..LONG_TURN_COMMITS {
+            let lab = Lab::new();
+            let session = lab.create();
+            lab.storage.fail(at, Fault::LoseAcknowledgement);
+            let report = long_turn(&lab, &session, way);
+            assert_eq!(report.saved, at != LONG_TURN_COMMITS - 1);
+            lab.run(session.flush()).unwrap();
+            assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+            let names: Vec<String> = lab
+                .storage
+                .applied()
+                .iter()
+                .map(|commit| commit.operation_id.clone())
+                .collect();
+            assert_eq!(names.len(), LONG_TURN_COMMITS);
+            let counters: Vec<Option<u64>> = lab
+                .storage
+                .applied()
+                .iter()
+                .map(|commit| commit.expected)
+                .collect();
+            assert_eq!(counters, [0, 1, 2, 3, 4, 5].map(Some), "{way:?} {at}");
+            // One attempt more than there are commits: the repeated one.
+            assert_eq!(lab.storage.attempts(), LONG_TURN_COMMITS + 1);
+        }
+    }
+}
+
+#[test]
+fn acknowledgements_that_are_lost_from_any_commit_on_hold_the_queue_and_flush_finishes_it() {
+    for way in BOTH {
+        for at in 1..LONG_TURN_COMMITS {
+            let lab = Lab::new();
+            let session = lab.create();
+            for attempt in at..100 {
+                lab.storage.fail(attempt, Fault::LoseAcknowledgement);
+            }
+            let report = long_turn(&lab, &session, way);
+            assert!(!report.saved);
+            // Only the first of them was ever tried, and it was applied.
+            assert_eq!(lab.stored(), long_turn_after(at + 1).stored(), "{way:?} {at}");
+            for attempt in 1..100 {
+                lab.storage.forgive(attempt);
+            }
+            lab.run(session.flush()).unwrap();
+            assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+        }
+    }
+}
+
+#[test]
+fn a_first_write_that_fails_leaves_no_session() {
+    let lab = Lab::new();
+    lab.storage.fail(1, Fault::Refuse);
+    let options = NewSession {
+        id: Some(ID.to_owned()),
+        ..NewSession::default()
+    };
+    let error = refused(lab.run(lab.runtime.create_session(options)));
+    assert_eq!(error.code(), ErrorCode::StorageFailed);
+    assert!(lab.stored().is_empty());
+    assert_eq!(
+        refused(lab.run(lab.runtime.open_session(ID))).code(),
+        ErrorCode::NotFound
+    );
+    // The same id is free.
+    lab.create();
+    assert_eq!(lab.stored(), Expected::created().stored());
+}
+
+#[test]
+fn a_write_that_failed_shows_as_pending_at_once_and_the_turn_goes_on() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    lab.world.at(2_000.0);
+    lab.run(async {
+        let turn = dispatched(&session, "add one and two").await;
+        let code = session.machine().save_error().map(|error| error.code());
+        assert_eq!(code, Some(ErrorCode::StorageFailed));
+        turn.append(vec![incoming(two_calls())]).await.unwrap();
+        // Flushing is for a session that rests.
+        assert_eq!(refused(session.flush().await).code(), ErrorCode::SessionBusy);
+        lab.storage.always(None);
+        turn.append(vec![incoming(says("three"))]).await.unwrap();
+        assert_eq!(session.machine().save_error(), None);
+        assert!(turn.finish(Outcome::Success, None).await.unwrap().saved);
+    });
+    assert_eq!(
+        lab.events(),
+        [
+            "started 0",
+            "message 0 user",
+            "save failed storage_failed",
+            "message 1 assistant",
+            "save failed storage_failed",
+            "message 2 toolResult",
+            "message 3 toolResult",
+            "message 4 assistant",
+            "saved",
+            "saved",
+            "ended success"
+        ]
+    );
+}
+
+#[test]
+fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
+    for at in 1..LONG_TURN_COMMITS {
+        let lab = Lab::new();
+        let session = lab.create();
+        lab.world.at(2_000.0);
+        let released = Signal::default();
+        lab.storage.fail(at, Fault::Wait(released.clone()));
+        lab.model.answers(two_calls()).answers(says("three"));
+        let (content, options) = (json!("add one and two"), PromptOptions::default());
+        let prompt = waits(&lab.world, session.prompt(&content, &options));
+        assert_eq!(lab.stored(), long_turn_after(at).stored());
+        assert!(session.machine().is_running(), "{at}");
+        assert_eq!(
+            session.machine().save_error(),
+            None,
+            "it has not failed, it takes its time"
+        );
+        let codes = [
+            refused(lab.prompt(&session, "more")).code(),
+            refused(session.begin(&content, &options)).code(),
+            refused(lab.run(session.set_preset(None))).code(),
+            refused(lab.run(session.flush())).code(),
+            refused(lab.run(session.abandon())).code(),
+            refused(session.dispose()).code(),
+            refused(lab.runtime.close()).code(),
+            refused(lab.run(lab.runtime.delete_session(ID))).code(),
+        ];
+        assert_eq!(codes, [ErrorCode::SessionBusy; 8], "{at}");
+        released.fire();
+        assert!(prompt.done().unwrap().saved);
+        assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored(), "{at}");
+    }
+}
+
+#[test]
+fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    let turn = lab.run(dispatched(&session, "hello"));
+    let released = Signal::default();
+    lab.storage.fail(1, Fault::Wait(released.clone()));
+    let finish = waits(&lab.world, turn.finish(Outcome::Success, None));
+    assert!(session.machine().is_running());
+    assert_eq!(
+        refused(session.begin(&json!("more"), &PromptOptions::default())).code(),
+        ErrorCode::SessionBusy
+    );
+    assert_eq!(refused(session.dispose()).code(), ErrorCode::SessionBusy);
+    assert_eq!(
+        refused(lab.run(turn.finish(Outcome::Success, None))).code(),
+        ErrorCode::InvalidArgument
+    );
+    // Whoever stops it now waits for that save.
+    let mut abort = waits(&lab.world, session.abort());
+    assert!(!abort.go_on());
+    released.fire();
+    assert!(finish.done().unwrap().saved);
+    abort.done();
+    assert!(!session.machine().is_running());
+    session.dispose().unwrap();
+}
+
+#[test]
+fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
+    let lab = Lab::new();
+    let session = lab.create();
+    let released = Signal::default();
+    lab.storage.fail(1, Fault::Wait(released.clone()));
+    let title = waits(&lab.world, session.set_title("t".to_owned()));
+    assert_eq!(refused(session.dispose()).code(), ErrorCode::SessionBusy);
+    assert_eq!(refused(lab.runtime.close()).code(), ErrorCode::SessionBusy);
+    // A turn may begin all the same: saves stand in line.
+    lab.model.answers(says("hi"));
+    let (content, options) = (json!("hello"), PromptOptions::default());
+    let prompt = waits(&lab.world, session.prompt(&content, &options));
+    released.fire();
+    title.done().unwrap();
+    assert!(prompt.done().unwrap().saved);
+    let settings = lab.stored()["chat_sessions"]["\"s1\""]["settings"].clone();
+    assert_eq!(
+        (&settings["title"], &settings["outcome"]),
+        (&json!("t"), &json!("success"))
+    );
+    session.dispose().unwrap();
+    lab.runtime.close().unwrap();
+}
+
+#[test]
+fn a_setting_that_could_not_be_saved_is_pending_and_is_flushed() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    lab.storage.fail(1, Fault::Refuse);
+    let error = refused(lab.run(session.set_preset(Some(Preset::WorkspaceWrite))));
+    assert_eq!(error.code(), ErrorCode::StorageFailed);
+    assert_eq!(lab.events(), ["settings", "save failed storage_failed"]);
+    assert_eq!(lab.stored(), Expected::created().stored());
+    assert_eq!(
+        session.machine().header().permission_preset,
+        Some(Preset::WorkspaceWrite)
+    );
+    refused_while_pending(&lab, &session);
+    lab.run(session.flush()).unwrap();
+    let expected = Expected::created().with(|it| {
+        it.updated_at = 2_000.0;
+        (it.commits, it.settings) = (2, 1);
+        it.changed = json!({ "permissionPreset": "workspace-write", "presetChosen": true });
+    });
+    assert_eq!(lab.stored(), expected.stored());
+    // Flushing what is saved is no error, and no event.
+    lab.events();
+    lab.run(session.flush()).unwrap();
+    assert_eq!(lab.events(), [] as [&str; 0]);
+}
+
+#[test]
+fn titles_pins_and_marks_wait_behind_what_is_pending() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    let report = long_turn(&lab, &session, Way::Begin);
+    assert!(!report.saved);
+    let codes = [
+        refused(lab.run(session.set_title("t".to_owned()))).code(),
+        refused(lab.run(session.set_pinned(true))).code(),
+        refused(lab.run(session.mark_read(2))).code(),
+    ];
+    assert_eq!(codes, [ErrorCode::StorageFailed; 3]);
+    assert_eq!(lab.stored(), Expected::created().stored());
+    lab.storage.always(None);
+    assert!(lab.run(session.mark_read(4)).unwrap());
+    let expected = long_turn_after(LONG_TURN_COMMITS).with(|it| {
+        it.commits += 4;
+        it.settings += 4;
+        it.changed = json!({ "outcome": "success", "title": "t", "pinned": true, "readCount": 4 });
+    });
+    assert_eq!(lab.stored(), expected.stored());
+    assert!(!lab.run(session.mark_read(3)).unwrap());
+}
+
+#[test]
+fn a_conflict_lets_the_turn_run_on_in_memory_and_is_reported_at_its_end() {
+    for at in 1..LONG_TURN_COMMITS {
+        let lab = Lab::new();
+        let session = lab.create();
+        for attempt in at..100 {
+            lab.storage.fail(attempt, Fault::Conflict);
+        }
+        let report = long_turn(&lab, &session, Way::Prompt);
+        assert!(!report.saved);
+        assert_eq!(report.save_error.unwrap().code(), ErrorCode::Conflict);
+        assert_eq!(lab.stored(), long_turn_after(at).stored());
+        assert_eq!(session.machine().message_count(), 5);
+        assert_eq!((lab.model.calls(), lab.tools.calls()), (2, 2));
+        refused_while_pending(&lab, &session);
+    }
+}
+
+#[test]
+fn a_deletion_that_fails_keeps_the_session_and_what_is_pending() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    assert!(!long_turn(&lab, &session, Way::Begin).saved);
+    lab.storage.refuse_deletion(true);
+    let error = refused(lab.run(lab.runtime.delete_session(ID)));
+    assert_eq!(error.code(), ErrorCode::StorageFailed);
+    lab.storage.always(None);
+    lab.run(session.flush()).unwrap();
+    assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+    lab.storage.refuse_deletion(false);
+    lab.run(lab.runtime.delete_session(ID)).unwrap();
+    assert!(lab.stored().is_empty());
+    assert_eq!(refused(lab.prompt(&session, "more")).code(), ErrorCode::Disposed);
+}
+
+#[test]
+fn what_is_pending_goes_with_a_session_that_is_deleted() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    assert!(!long_turn(&lab, &session, Way::Begin).saved);
+    lab.storage.always(None);
+    lab.run(lab.runtime.delete_session(ID)).unwrap();
+    assert!(lab.stored().is_empty());
+    assert_eq!(refused(lab.run(session.flush())).code(), ErrorCode::Disposed);
+    assert!(lab.stored().is_empty());
+}
+
+#[test]
+fn an_interrupted_turn_can_be_abandoned_once_its_save_is_flushed() {
+    let lab = Lab::new();
+    let session = lab.create();
+    // The page dies while calls are open.
+    lab.world.at(2_000.0);
+    lab.run(async {
+        let turn = dispatched(&session, "add one and two").await;
+        turn.append(vec![incoming(two_calls())]).await.unwrap();
+    });
+    let lab = Lab::on(lab.storage.memory.clone(), true);
+    let session = lab.open();
+    lab.storage.fail(1, Fault::Refuse);
+    let report = lab.run(session.abandon()).unwrap();
+    assert!(!report.saved);
+    assert_eq!(session.machine().interrupted(), None);
+    assert_eq!(lab.stored(), long_turn_after(3).stored());
+    assert_eq!(
+        refused(lab.run(session.abandon())).code(),
+        ErrorCode::InvalidArgument
+    );
+    lab.run(session.flush()).unwrap();
+    assert_eq!(lab.stored()["messages"].len(), 4);
+    assert_eq!(lab.model.calls(), 0);
+}
+
+#[test]
+fn a_model_failure_and_a_failed_write_are_both_reported() {
+    let lab = Lab::new();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    lab.model.then(Step::fail("overloaded"));
+    let report = lab.prompt(&session, "hello").unwrap();
+    assert_eq!(
+        (report.end.outcome, report.end.error.as_deref()),
+        (Outcome::Error, Some("overloaded"))
+    );
+    assert_eq!(report.save_error.unwrap().code(), ErrorCode::StorageFailed);
+    assert_eq!(
+        lab.events(),
+        [
+            "started 0",
+            "message 0 user",
+            "save failed storage_failed",
+            "save failed storage_failed",
+            "ended error unsaved"
+        ]
+    );
+}
