@@ -33,7 +33,7 @@ let session;
 let running;
 /** Per session, the last request of this page as the model got it. */
 const requests = new Map();
-/** Sessions that this page holds open, with what ends their subscription. */
+/** Sessions that this page holds open: the session, what ends its subscription, and why it could not be saved last. */
 const open = new Map();
 let chatsShown = PAGE_OF_CHATS;
 
@@ -100,13 +100,21 @@ async function openFirst() {
 }
 
 async function newChat() {
-    if (session && session.state.messageCount === 0 && !session.header.title) {
+    // An empty chat is as good as a new one.
+    if (session && session.state.messageCount === 0 && session.header.title === null) {
+        if (narrow.matches) toggle('chats', false);
         composer.focus();
         return;
     }
+    byId('new-chat').disabled = true;
     const created = await trying('New chat', () => runtime.createSession(NEW_CHAT));
     if (created) await go(created.id);
+    byId('new-chat').disabled = false;
 }
+
+/** Somebody may ask for another chat before this one is there: the last one asked for counts. */
+let asked = 0;
+
 
 function choose(id) {
     reports.clear();
@@ -115,11 +123,13 @@ function choose(id) {
 
 /** Shows a chat. Says whether it could be opened. */
 async function go(id) {
+    const mine = ++asked;
     const opened = await trying('Opening', () => runtime.openSession(id));
-    if (!opened) return false;
-    if (session && session.id !== id) await leave(session);
+    if (!opened || mine !== asked) return false;
+    const before = session;
     session = opened;
-    if (!open.has(id)) open.set(id, opened.subscribe((event) => happened(opened, event)));
+    if (before && before.id !== id) leave(before);
+    if (!open.has(id)) open.set(id, { session, end: opened.subscribe((event) => happened(opened, event)) });
     if (named() !== id) history.pushState(undefined, '', `#chat=${id}`);
     composer.open(id);
     showSession();
@@ -134,9 +144,13 @@ async function go(id) {
 async function leave(left) {
     const { isRunning, hasPendingSave } = left.state;
     if (isRunning || hasPendingSave || running === left.id) return;
-    open.get(left.id)?.();
-    open.delete(left.id);
-    await left.dispose().catch((error) => reports.error(error, 'Closing'));
+    forget(left.id);
+    await oneAtATime(left, () => left.dispose()).catch((error) => reports.error(error, 'Closing'));
+}
+
+function forget(id) {
+    open.get(id)?.end();
+    open.delete(id);
 }
 
 async function rename(info) {
@@ -156,12 +170,12 @@ async function remove(info) {
         return true;
     });
     if (!done) return;
-    open.get(info.id)?.();
-    open.delete(info.id);
+    forget(info.id);
     requests.delete(info.id);
     sessionStorage.removeItem(`draft ${info.id}`);
     if (session?.id === info.id) {
         session = undefined;
+        showState();
         history.replaceState(undefined, '', location.pathname + location.search);
         await openFirst();
     } else {
@@ -237,6 +251,11 @@ function ending() {
 }
 
 function showState() {
+    if (!session) {
+        composer.state({ blocked: 'No chat is open.', presetLocked: true });
+        byId('banners').replaceChildren();
+        return;
+    }
     const { isRunning, hasPendingSave, permissionPreset } = session.state;
     const { interrupted } = session;
     const here = isRunning || running === session.id;
@@ -251,36 +270,41 @@ function showState() {
         presetLocked: interrupted !== undefined || hasPendingSave,
     });
     byId('banners').replaceChildren(
-        ...[interrupted && cutOff(interrupted), hasPendingSave && !here && pendingSave()].filter(Boolean),
+        ...[interrupted && cutOff(interrupted), hasPendingSave && !here && pendingSave(open.get(session.id)?.saveError)].filter(Boolean),
     );
 }
 
 const cutOff = ({ unanswered }) =>
-    el(
-        'div',
-        { class: 'banner', role: 'status' },
-        el(
-            'p',
-            {},
-            el('strong', {}, 'This turn was cut off. '),
-            'The page was closed or loaded again while the answer was being written (or another tab still writes it). Your message is saved',
-            unanswered.length > 0 && `; ${unanswered.length} tool call${unanswered.length === 1 ? ' has' : 's have'} no result`,
+    banner(
+        'This turn was cut off. ',
+        'The page was closed or loaded again while the answer was being written (or another tab still writes it). Your message is saved' +
+            (unanswered.length === 0 ? '' : `; ${unanswered.length} tool call${unanswered.length === 1 ? ' has' : 's have'} no result`) +
             '. Abandon the turn to go on with the chat.',
-        ),
-        el('button', { type: 'button', class: 'primary', on: { click: abandon } }, 'Abandon the turn'),
+        'Abandon the turn',
+        abandon,
     );
 
-const pendingSave = () =>
+const pendingSave = (error) =>
+    error?.code === 'conflict'
+        ? banner(
+              'Not saved: another tab wrote to this chat. ',
+              'What was said here since then is only in this page. Copy what you need; loading the stored chat drops it.',
+              'Load the stored chat',
+              dropPending,
+          )
+        : banner(
+              'Not saved yet. ',
+              'Writing failed, and everything is kept in this page until it works. Saving again asks neither the model nor a tool.',
+              'Save again',
+              saveAgain,
+          );
+
+const banner = (title, text, action, work) =>
     el(
         'div',
         { class: 'banner', role: 'status' },
-        el(
-            'p',
-            {},
-            el('strong', {}, 'Not saved yet. '),
-            'Writing failed, and everything is kept in this page until it works. Saving again asks neither the model nor a tool.',
-        ),
-        el('button', { type: 'button', class: 'primary', on: { click: saveAgain } }, 'Save again'),
+        el('p', {}, el('strong', {}, title), text),
+        el('button', { type: 'button', class: 'primary', on: { click: work } }, action),
     );
 
 function happened(from, event) {
@@ -299,6 +323,7 @@ function happened(from, event) {
             if (shown) conversation.update(event.message);
             break;
         case 'save-failed':
+            open.get(from.id).saveError = event.error;
             reports.error(event.error, 'Saving');
             break;
         case 'settings':
@@ -329,13 +354,25 @@ async function trying(doing, work) {
     }
 }
 
+/** Per session, what its next exclusive operation waits for. */
+const queues = new Map();
+
+/** What a session does one at a time waits here, so that a quick person meets no `session_busy`. */
+function oneAtATime(of, work) {
+    const done = (queues.get(of.id) ?? Promise.resolve()).then(work);
+    queues.set(of.id, done.catch(() => {}));
+    return done;
+}
+
 async function send(draft) {
     const asked = session;
     running = asked.id;
     reports.clear();
     showState();
     refreshChats();
-    const result = await trying('Sending', () => asked.prompt(draft.content, { skills: draft.skills }));
+    const result = await trying('Sending', () =>
+        oneAtATime(asked, () => asked.prompt(draft.content, { skills: draft.skills })),
+    );
     running = undefined;
     if (session?.id === asked.id) {
         if (!result) composer.restore(draft);
@@ -368,22 +405,33 @@ async function stop() {
 }
 
 async function setPreset(preset) {
-    await trying('Permissions', () => session.setPermissionPreset(preset));
+    const chosenFor = session;
+    await trying('Permissions', () => oneAtATime(chosenFor, () => chosenFor.setPermissionPreset(preset)));
     showState();
 }
 
 async function abandon() {
-    await trying('Abandoning', () => session.abandon());
+    const cut = session;
+    await trying('Abandoning', () => oneAtATime(cut, () => cut.abandon()));
     showSession();
     composer.focus();
     await refreshChats();
 }
 
 async function saveAgain() {
-    await trying('Saving', () => session.flush());
+    const pending = session;
+    reports.clear();
+    await trying('Saving', () => oneAtATime(pending, () => pending.flush()));
     showSession();
     composer.focus();
     await refreshChats();
+}
+
+let leaving = false;
+
+function dropPending() {
+    leaving = true;
+    location.reload();
 }
 
 // ---- the frame ----------------------------------------------------------------------------------------------------
@@ -403,6 +451,7 @@ for (const id of ['chats', 'panel']) {
     byId(`toggle-${id}`).addEventListener('click', () => toggle(id, byId(id).hidden));
 }
 toggle('chats', !narrow.matches);
+narrow.addEventListener('change', () => toggle('chats', !narrow.matches));
 byId('new-chat').addEventListener('click', newChat);
 byId('more-chats').addEventListener('click', () => {
     chatsShown += PAGE_OF_CHATS;
@@ -411,6 +460,8 @@ byId('more-chats').addEventListener('click', () => {
 byId('help-commands').append(
     ...COMMANDS.flatMap(([name, what]) => [el('dt', {}, el('code', {}, name)), el('dd', {}, what)]),
 );
+// A button that submits would be the one that Enter presses.
+byId('keep-title').addEventListener('click', () => byId('rename-dialog').close());
 byId('open-help').addEventListener('click', () => byId('help-dialog').showModal());
 document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return;
@@ -424,7 +475,8 @@ window.addEventListener('popstate', () => {
 });
 window.addEventListener('beforeunload', (event) => {
     // Only what is not saved would be lost.
-    if (session?.state.hasPendingSave) event.preventDefault();
+    const pending = [...open.values()].some((held) => held.session.state.hasPendingSave);
+    if (pending && !leaving) event.preventDefault();
 });
 
 start();

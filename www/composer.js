@@ -20,6 +20,9 @@ export class Composer {
         this.chosen = new Set();
         this.skills = [];
         this.draftKey = undefined;
+        this.running = false;
+        /** Why nothing can be sent now. */
+        this.blocked = 'The page is starting.';
         this.#wire();
     }
 
@@ -59,7 +62,7 @@ export class Composer {
     }
 
     /** What is possible now. `blocked` says why nothing can be sent; `running` that an answer is being written here. */
-    state({ running, blocked, preset, presetLocked }) {
+    state({ running = false, blocked, preset, presetLocked }) {
         const stop = byId('stop');
         if (!running && document.activeElement === stop) this.focus();
         stop.hidden = !running;

@@ -14,6 +14,12 @@ export class Conversation {
         this.root = root;
         this.announcement = announcement;
         this.partial = undefined;
+        this.atEnd = true;
+        root.addEventListener('scroll', () => {
+            this.atEnd = root.scrollHeight - root.scrollTop - root.clientHeight < 80;
+        });
+        // What is below it, or beside it, may take room away.
+        new ResizeObserver(() => this.#toEnd()).observe(root);
     }
 
     /** Shows a session from the beginning. `remarks` gives what is said beside the message at an index. */
@@ -23,35 +29,34 @@ export class Conversation {
         this.root.replaceChildren(...messages.map((message, index) => article(message, index, remarks(index))));
         if (messages.length === 0) this.root.append(welcome());
         this.end(ending);
-        this.root.scrollTop = this.root.scrollHeight;
+        this.atEnd = true;
+        this.#toEnd();
     }
 
     /** A message was stored. */
     add(message, index, remarks) {
-        this.#follow(() => {
-            this.root.querySelector('.welcome')?.remove();
-            this.root.querySelector('.ending')?.remove();
-            const added = article(message, index, remarks);
-            if (this.partial && message.role === 'assistant') {
-                this.partial.replaceWith(added);
-                this.partial = undefined;
-            } else {
-                this.root.append(added);
-            }
-        });
+        this.root.querySelector('.welcome')?.remove();
+        this.root.querySelector('.ending')?.remove();
+        const added = article(message, index, remarks);
+        if (this.partial && message.role === 'assistant') {
+            this.partial.replaceWith(added);
+            this.partial = undefined;
+        } else {
+            this.root.append(added);
+        }
+        this.#toEnd();
         if (message.role === 'user') this.announcement.textContent = 'The script is answering.';
     }
 
     /** The answer so far. */
     update(message) {
-        this.#follow(() => {
-            const updated = article(message, undefined, []);
-            updated.classList.add('streaming');
-            updated.setAttribute('aria-busy', 'true');
-            if (this.partial) this.partial.replaceWith(updated);
-            else this.root.append(updated);
-            this.partial = updated;
-        });
+        const updated = article(message, undefined, []);
+        updated.classList.add('streaming');
+        updated.setAttribute('aria-busy', 'true');
+        if (this.partial) this.partial.replaceWith(updated);
+        else this.root.append(updated);
+        this.partial = updated;
+        this.#toEnd();
     }
 
     /** Says how the last turn ended, where it did not end well. */
@@ -59,19 +64,16 @@ export class Conversation {
         this.partial?.remove();
         this.partial = undefined;
         this.root.querySelector('.ending')?.remove();
-        if (text) this.#follow(() => this.root.append(el('p', { class: 'ending' }, exact(text))));
+        if (text) this.root.append(el('p', { class: 'ending' }, exact(text)));
+        this.#toEnd();
     }
 
     announce(text) {
         this.announcement.textContent = text;
     }
 
-    /** Changes something, and stays at the end where it was there before. */
-    #follow(change) {
-        const { root } = this;
-        const atEnd = root.scrollHeight - root.scrollTop - root.clientHeight < 80;
-        change();
-        if (atEnd) root.scrollTop = root.scrollHeight;
+    #toEnd() {
+        if (this.atEnd) this.root.scrollTop = this.root.scrollHeight;
     }
 }
 

@@ -6,6 +6,7 @@ export const COMMANDS = [
     ['/seen', 'answers with your message exactly as the request had it'],
     ['/slow', 'answers one word at a time, for half a minute: try Stop, or reload the page'],
     ['/tool your words', 'calls two tools, clock and word_count, then answers with their results'],
+    ['/tool-slow', 'calls a tool that takes half a minute: try Stop, or reload the page'],
     ['/tool-error', 'calls a tool that fails; the turn goes on'],
     ['/fail', 'begins an answer, then fails'],
     ['/fail at once', 'fails before the first word'],
@@ -23,7 +24,7 @@ export function scriptedModel({ pause = 30 } = {}) {
             const answer = answerTo(request);
             let text = '';
             for (const word of answer.text.match(/\s*\S+/gu) ?? []) {
-                await sleep(answer.slow ? Math.max(pause, 500) : pause, signal);
+                await sleep(answer.slow ? Math.max(pause, 350) : pause, signal);
                 text += word;
                 onUpdate(message([{ type: 'text', text }]));
             }
@@ -63,6 +64,8 @@ function answerTo({ systemPrompt, messages, tools }) {
                 text: `${SELF} I call two tools.`,
                 calls: [call('clock', {}), call('word_count', { text: command[2] ?? '' })],
             };
+        case 'tool-slow':
+            return { text: `${SELF} I call a slow tool.`, calls: [call('wait', { seconds: 30 })] };
         case 'tool-error':
             return { text: `${SELF} I call a tool the wrong way.`, calls: [call('word_count', {})] };
         case 'fail':

@@ -1,4 +1,4 @@
-// The tools of the demo. Both touch nothing, and say so: `access: 'none'`.
+// The tools of the demo. They touch nothing, and say so: `access: 'none'`.
 
 export const tools = [
     {
@@ -25,5 +25,24 @@ export const tools = [
             if (typeof text !== 'string') throw new Error('word_count needs a `text`');
             return { words: text.split(/\s+/u).filter(Boolean).length, characters: [...text].length };
         },
+    },
+    {
+        name: 'wait',
+        description: 'Waits for some seconds.',
+        parameters: {
+            type: 'object',
+            properties: { seconds: { type: 'number' } },
+            required: ['seconds'],
+            additionalProperties: false,
+        },
+        access: 'none',
+        execute: ({ seconds }, { signal }) =>
+            new Promise((resolve, reject) => {
+                const timer = setTimeout(() => resolve(`waited ${seconds} seconds`), seconds * 1000);
+                signal.addEventListener('abort', () => {
+                    clearTimeout(timer);
+                    reject(signal.reason);
+                });
+            }),
     },
 ];
