@@ -41,7 +41,7 @@ const reports = new Reports(byId('reports'));
 const conversation = new Conversation(byId('conversation'), byId('announcement'));
 const panel = new Panel(byId('panel'));
 const chats = new ChatList(byId('chat-list'), { open: choose, rename, remove });
-const composer = new Composer({ send, stop, preset: setPreset, failed: (error) => reports.error(error) });
+const composer = new Composer({ send, stop, preset: setPreset, failed: (error) => reports.error(error), announce: (text) => conversation.announce(text) });
 
 // ---- starting -----------------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ function watched(model) {
     return {
         complete(request, options) {
             requests.set(running, { request, report: options.report });
-            if (session?.id === running) panel.show(session, requests.get(running));
+            if (session?.id === running) panel.show(session, requests.get(running), true);
             for (const { code, detail } of options.report.notices) {
                 if (code in STAYS_TEXT) reports.notice(code, `${STAYS_TEXT[code]} \`${detail}\`, so \`$${detail}\` stays text`);
             }
@@ -130,7 +130,8 @@ async function go(id) {
     session = opened;
     if (before && before.id !== id) leave(before);
     if (!open.has(id)) open.set(id, { session, end: opened.subscribe((event) => happened(opened, event)) });
-    if (named() !== id) history.pushState(undefined, '', `#chat=${id}`);
+    if (named() === undefined) history.replaceState(undefined, '', `#chat=${id}`);
+    else if (named() !== id) history.pushState(undefined, '', `#chat=${id}`);
     composer.open(id);
     showSession();
     if (narrow.matches) toggle('chats', false);
@@ -408,6 +409,7 @@ async function setPreset(preset) {
     const chosenFor = session;
     await trying('Permissions', () => oneAtATime(chosenFor, () => chosenFor.setPermissionPreset(preset)));
     showState();
+    conversation.announce('The model is told with your next message.');
 }
 
 async function abandon() {
@@ -436,22 +438,30 @@ function dropPending() {
 
 // ---- the frame ----------------------------------------------------------------------------------------------------
 
+/** The list and the panel stand beside the conversation; in a small window one at a time; in a narrow one over it. */
+const small = matchMedia('(max-width: 1100px)');
 const narrow = matchMedia('(max-width: 760px)');
 
 function toggle(id, shown) {
     const part = byId(id);
+    const button = byId(`toggle-${id}`);
+    if (!shown && part.contains(document.activeElement)) button.focus();
     part.hidden = !shown;
-    byId(`toggle-${id}`).setAttribute('aria-expanded', String(shown));
-    // On a small screen one thing at a time.
-    if (shown && narrow.matches) toggle(id === 'chats' ? 'panel' : 'chats', false);
+    button.setAttribute('aria-expanded', String(shown));
+    if (shown && small.matches) toggle(id === 'chats' ? 'panel' : 'chats', false);
+    document.querySelector('main').inert = narrow.matches && !(byId('chats').hidden && byId('panel').hidden);
     if (id === 'panel' && shown && session) panel.show(session, requests.get(session.id));
+}
+
+function fit() {
+    toggle('chats', !small.matches || (!narrow.matches && byId('panel').hidden));
 }
 
 for (const id of ['chats', 'panel']) {
     byId(`toggle-${id}`).addEventListener('click', () => toggle(id, byId(id).hidden));
 }
-toggle('chats', !narrow.matches);
-narrow.addEventListener('change', () => toggle('chats', !narrow.matches));
+fit();
+for (const size of [small, narrow]) size.addEventListener('change', fit);
 byId('new-chat').addEventListener('click', newChat);
 byId('more-chats').addEventListener('click', () => {
     chatsShown += PAGE_OF_CHATS;

@@ -8,7 +8,8 @@ const byId = (id) => document.getElementById(id);
 
 export class Composer {
     /**
-     * @param {{ send(draft: Draft): void, stop(): void, preset(value: string | null): void, failed(error: unknown): void }} actions
+     * @param {{ send(draft: Draft): void, stop(): void, preset(value: string | null): void, failed(error: unknown): void,
+     *     announce(text: string): void }} actions
      * @typedef {{ content: string | object[], skills: string[], text: string, images: object[] }} Draft
      */
     constructor(actions) {
@@ -38,7 +39,13 @@ export class Composer {
                     'label',
                     { class: 'skill' },
                     box,
-                    el('span', {}, el('strong', {}, skill.name || skill.location), el('span', { class: 'small' }, skill.description)),
+                    el(
+                        'span',
+                        {},
+                        el('strong', {}, skill.name || skill.location),
+                        skill.status !== 'active' && el('span', { class: 'tag warn' }, skill.status),
+                        el('span', { class: 'small' }, skill.description),
+                    ),
                 );
             }),
         );
@@ -256,8 +263,12 @@ export class Composer {
             ),
         );
         list.hidden = this.options.length === 0;
-        if (this.options.length > 0) this.#activate(0);
-        else this.text.removeAttribute('aria-activedescendant');
+        if (this.options.length > 0) {
+            this.#activate(0);
+            this.actions.announce(`${this.options.length} skills match. Arrow keys choose, Enter takes one.`);
+        } else {
+            this.text.removeAttribute('aria-activedescendant');
+        }
     }
 
     #activate(at) {

@@ -38,11 +38,15 @@ export class Panel {
     /**
      * @param {any} session
      * @param {{ request: any, report: any } | undefined} last the request that this page sent last, as the model got it
+     * @param {boolean} [isNew] whether it was sent just now
      */
-    show(session, last) {
+    show(session, last, isNew = false) {
         this.session = session;
         this.last = last;
-        if (!this.root.hidden) this.#draw();
+        if (this.root.hidden) return;
+        this.#draw();
+        const newest = [...this.body.querySelectorAll('[data-model-index]')].at(-1);
+        if (isNew) newest?.scrollIntoView({ block: 'nearest' });
     }
 
     #open(name) {

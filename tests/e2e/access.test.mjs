@@ -22,7 +22,7 @@ after(async () => {
 const focused = (page) =>
     page.evaluate(() => {
         const { activeElement: it } = document;
-        return it.getAttribute('aria-label') ?? it.labels?.[0]?.textContent.trim() ?? it.textContent.trim();
+        return it.getAttribute('aria-label') ?? it.labels?.[0]?.textContent.trim() ?? it.innerText.trim();
     });
 
 /** Presses a key until something has the focus. */
@@ -72,7 +72,7 @@ test('everything works with the keyboard alone', async () => {
     await keyboard.press('Escape');
     await chat.stop.waitFor({ state: 'hidden' });
 
-    await reach(page, /^What the model saw/);
+    await reach(page, 'What the model saw');
     await keyboard.press('Enter');
     await reach(page, 'Messages');
     await keyboard.press('ArrowRight');
@@ -88,6 +88,31 @@ test('everything works with the keyboard alone', async () => {
     await keyboard.press('Enter');
     await page.getByText('Nothing said yet').waitFor();
     assert.equal(await focused(page), 'Message');
+});
+
+test('in a narrow window the list and the panel cover the chat one at a time, and Escape gives the chat back', async () => {
+    const { page, ...chat } = await chats.fresh({ viewport: { width: 360, height: 640 } });
+    const shown = async () => [await chat.chats.isVisible(), await chat.panel.isVisible()];
+    const covered = () => page.getByRole('main').evaluate((main) => main.inert);
+    assert.deepEqual(await shown(), [false, false]);
+    await page.getByRole('button', { name: 'Model view' }).click();
+    assert.deepEqual(await shown(), [false, true]);
+    await page.getByRole('button', { name: 'Chats', exact: true }).click();
+    assert.deepEqual(await shown(), [true, false]);
+    assert.equal(await covered(), true);
+    await reach(page, 'New chat');
+    await page.keyboard.press('Escape');
+    assert.deepEqual(await shown(), [false, false]);
+    assert.equal(await focused(page), 'Chats');
+    assert.equal(await covered(), false);
+    await page.setViewportSize({ width: 1000, height: 640 });
+    await page.getByRole('button', { name: 'New chat' }).waitFor();
+    await page.getByRole('button', { name: 'What the model saw' }).click();
+    assert.deepEqual(await shown(), [false, true]);
+    assert.equal(await covered(), false);
+    await page.setViewportSize({ width: 1300, height: 640 });
+    await page.getByRole('button', { name: 'New chat' }).waitFor();
+    assert.deepEqual(await shown(), [true, true]);
 });
 
 for (const colorScheme of ['light', 'dark']) {
