@@ -5,7 +5,7 @@
 
 mod error;
 mod host;
-mod plain;
+pub(crate) mod plain;
 mod pure;
 mod runtime;
 mod session;

@@ -323,7 +323,11 @@ impl<M: MessageData + 'static> Runtime<M> {
             location: location.to_owned(),
             content: content.to_owned(),
         };
-        let value = untyped::to_value(&skill);
+        let value = untyped::to_object(&[
+            ("scope", &skill.scope),
+            ("location", &skill.location),
+            ("content", &skill.content),
+        ]);
         self.parts
             .storage
             .shared()

@@ -258,7 +258,6 @@ fn known_store(store: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "there is no store `{store}`; use one of {}",
-        keys::SHARED.join(", ")
+        "there is no shared store `{store}`; use one of storage::keys::SHARED"
     )))
 }

@@ -21,6 +21,16 @@ pub struct StoredRecord {
     pub commit_count: u64,
 }
 
+impl StoredRecord {
+    /// Reads the JSON that serialising gives.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(value: &Value) -> Result<Self> {
+        Self::from_json(value, "record")
+    }
+}
+
 impl FromJson for StoredRecord {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         Ok(Self {

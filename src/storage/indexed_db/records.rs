@@ -8,34 +8,32 @@ use wasm_bindgen::JsValue;
 
 use super::failure;
 use crate::{
-    Error, Result,
+    Result,
+    js::plain::json_of,
     storage::{AppendedMessage, OutlinePack, damaged},
     untyped::FromJson,
 };
 
 /// A record made of metadata.
 pub fn write(record: &impl Serialize) -> Result<JsValue> {
-    let text = serde_json::to_string(record)
-        .map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))?;
-    JSON::parse(&text).map_err(|exception| failure::of_js(&exception))
+    JSON::parse(&json(record)?).map_err(|exception| failure::of_js(&exception))
 }
 
-/// The JSON text of a record.
-pub fn text(record: &JsValue) -> Result<String> {
-    let text = JSON::stringify(record).map_err(|exception| failure::of_js(&exception))?;
-    Ok(text.into())
+fn json(value: &impl Serialize) -> Result<String> {
+    // Only a map whose keys are no strings fails, and there is none.
+    serde_json::to_string(value).map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))
 }
 
 /// A record of a session, read.
 pub fn read<T: FromJson>(session: &str, record: &JsValue) -> Result<T> {
-    parse(session, &text(record)?)
+    T::from_json(&json_of(record), "record")
+        .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
 }
 
 /// JSON of a session, read.
 pub fn parse<T: FromJson>(session: &str, text: &str) -> Result<T> {
-    let read = serde_json::from_str(text).map_err(|cause| Error::invalid(format!("it is no JSON: {cause}")));
-    read.and_then(|value| T::from_json(&value, "record"))
-        .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
+    // What is no JSON reads as nothing, which is no record.
+    read(session, &JSON::parse(text).unwrap_or_default())
 }
 
 /// A message as it is stored.
@@ -49,11 +47,10 @@ pub fn message(session: &str, message: &AppendedMessage<JsValue>) -> Result<JsVa
 
 /// A pack of outlines as it is stored: as text, which is cloned and read many times faster than an object tree.
 pub fn pack(session: &str, pack: &OutlinePack) -> Result<JsValue> {
-    let outlines = text(&write(&pack.outlines)?)?;
     object(&[
         ("sessionId", session.into()),
         ("pack", pack.pack.into()),
-        ("outlines", outlines.into()),
+        ("outlines", json(&pack.outlines)?.into()),
     ])
 }
 
