@@ -146,7 +146,10 @@ async function leave(left) {
     const { isRunning, hasPendingSave } = left.state;
     if (isRunning || hasPendingSave || running === left.id) return;
     forget(left.id);
-    await oneAtATime(left, () => left.dispose()).catch((error) => reports.error(error, 'Closing'));
+    await trying('Closing', () =>
+        // Somebody may be back already.
+        oneAtATime(left, () => (session?.id === left.id ? undefined : left.dispose())),
+    );
 }
 
 function forget(id) {

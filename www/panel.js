@@ -213,7 +213,7 @@ const storedCell = (message, index) =>
     );
 
 function cellHead(name, { content, stopReason }, type, detail) {
-    const shape = typeof content === 'string' ? 'string' : Array.isArray(content) ? `${content.length} blocks` : typeof content;
+    const shape = typeof content === 'string' ? 'string' : Array.isArray(content) ? `${content.length} block${content.length === 1 ? '' : 's'}` : typeof content;
     return el(
         'header',
         {},
@@ -251,7 +251,7 @@ const checkpointCard = ({ messageCount, sections }, at) =>
     el(
         'section',
         { class: 'cell checkpoint', 'data-checkpoint': at },
-        el('header', {}, el('strong', {}, `Checkpoint ${at}`), el('span', { class: 'tag' }, `at ${messageCount} messages`)),
+        el('header', {}, el('strong', {}, `Checkpoint ${at}`), el('span', { class: 'tag' }, `at message ${messageCount - 1}`)),
         ...Object.entries(sections).map(([name, text]) =>
             el(
                 'details',

@@ -45,7 +45,7 @@ export class Reports {
                 doing && `${doing}: `,
                 el('code', { class: 'code' }, code),
                 ' ',
-                el('span', { class: 'message' }, message),
+                el('span', { class: 'why' }, message),
             ),
             data && el('details', {}, el('summary', {}, 'Details'), el('pre', {}, toJson(data))),
             el('button', { type: 'button', class: 'quiet', 'aria-label': `Dismiss ${code}`, on: { click: dismiss } }, 'Dismiss'),

@@ -308,7 +308,7 @@ test('a refused prompt comes back into the box, and the error is shown in full u
     await chat.say('Look at this');
     const error = chat.reports.getByRole('alert');
     await error.getByText('message_not_storable').waitFor();
-    assert.match(await error.locator('.message').textContent(), /larger than 32 MiB/);
+    assert.match(await error.locator('.why').textContent(), /larger than 32 MiB/);
     assert.equal(await chat.box.inputValue(), 'Look at this');
     await chat.page.getByRole('button', { name: 'Leave out huge.png' }).waitFor();
     await chat.page.getByRole('button', { name: 'Leave out skill release-notes' }).waitFor();
