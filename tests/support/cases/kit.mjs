@@ -173,5 +173,88 @@ export const resultOf = (id, name, text, more = {}) => ({
     ...more,
 });
 
+/** A text of this length that does not compress to nothing, always the same. */
+export function noise(length) {
+    let state = 1;
+    const letters = [];
+    for (let at = 0; at < length; at++) {
+        state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
+        letters.push(String.fromCharCode(33 + ((state >> 16) % 90)));
+    }
+    return letters.join('');
+}
+
 export const skillFile = (name, body, description = `What ${name} is for.`) =>
     `---\nname: ${name}\ndescription: ${description}\n---\n\n${body}\n`;
+
+// ---- writes that fail ----------------------------------------------------------------------------------------------
+
+const undo = [];
+function replace(object, name, value) {
+    const before = Object.getOwnPropertyDescriptor(object, name);
+    Object.defineProperty(object, name, { ...before, value });
+    undo.push(() => Object.defineProperty(object, name, before));
+}
+
+/** Ends every disturbance. */
+export function calm() {
+    while (undo.length > 0) undo.pop()();
+}
+
+/** How a transaction that writes can fail. */
+const FAILURES = {
+    /** It cannot be begun. */
+    refuse() {
+        throw new DOMException('out of order', 'UnknownError');
+    },
+    /** Its second record cannot be put. */
+    put(transaction) {
+        transaction.puts = 0;
+    },
+    /** Everything is put, and then the browser takes it back. */
+    quota(transaction) {
+        transaction.commit = () => {
+            Object.defineProperty(transaction, 'error', { value: new DOMException('no more', 'QuotaExceededError') });
+            transaction.abort();
+        };
+    },
+    /** It is complete, but what the page hears is that it failed. */
+    unheard(transaction) {
+        transaction.addEventListener('complete', (event) => {
+            event.stopImmediatePropagation();
+            Object.defineProperty(transaction, 'error', { value: new DOMException('no answer', 'UnknownError') });
+            transaction.dispatchEvent(new Event('abort'));
+        });
+    },
+    /** The same, and without a reason, as when the connection is gone. */
+    lost(transaction) {
+        transaction.addEventListener('complete', (event) => {
+            event.stopImmediatePropagation();
+            transaction.dispatchEvent(new Event('abort'));
+        });
+    },
+};
+
+/**
+ * Lets transactions that write fail: `times` of them from the `first` one on (the next is 1).
+ *
+ * @param {keyof FAILURES} how
+ * @returns {{ writes: number }} counts the transactions that write
+ */
+export function failWrites(how, first = 1, times = Infinity) {
+    const seen = { writes: 0 };
+    const begin = IDBDatabase.prototype.transaction;
+    replace(IDBDatabase.prototype, 'transaction', function (stores, mode, options) {
+        const fails = mode === 'readwrite' && ++seen.writes >= first && seen.writes < first + times;
+        if (fails && how === 'refuse') FAILURES.refuse();
+        const transaction = begin.call(this, stores, mode, options);
+        if (fails) FAILURES[how](transaction);
+        return transaction;
+    });
+    const put = IDBObjectStore.prototype.put;
+    replace(IDBObjectStore.prototype, 'put', function (...args) {
+        if (this.transaction.puts++ === 1) throw new DOMException('no such key', 'DataError');
+        return put.apply(this, args);
+    });
+    return seen;
+}
