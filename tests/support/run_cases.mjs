@@ -32,7 +32,8 @@ export async function inBrowser(files) {
                 page ??= await openPage(browser, server);
                 try {
                     await page.run(async (file, name) => {
-                        await (await import(`/cases/${file}.mjs`)).cases[name]();
+                        const { soon } = await import('/cases/check.mjs');
+                        await soon((await import(`/cases/${file}.mjs`)).cases[name](), 'the end of the case', 30_000);
                     }, file, name);
                     assert.deepEqual(await page.unhandled(), []);
                 } catch (error) {
@@ -50,6 +51,7 @@ export async function inBrowser(files) {
 const RUNNER = `
 import * as rc from 'runcontext';
 import * as kit from './cases/kit.mjs';
+import { soon } from './cases/check.mjs';
 kit.use(rc);
 const unhandled = [];
 process.on('unhandledRejection', (reason) => unhandled.push(String(reason)));
@@ -59,7 +61,7 @@ for (const file of process.argv.slice(2)) {
     for (const [name, run] of Object.entries(cases)) {
         let problem = null;
         try {
-            await run();
+            await soon(run(), 'the end of the case', 30_000);
         } catch (error) {
             problem = error?.stack ?? String(error);
         }
