@@ -108,8 +108,13 @@ impl fmt::Display for ErrorCode {
 }
 
 /// A typed error. `message` is lower case, has no final period, puts user input in backticks and says what to do.
+///
+/// Errors are rare and results are everywhere, so that an error is one pointer wide.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Inner {
     code: ErrorCode,
     message: String,
     data: Map<String, Value>,
@@ -118,11 +123,11 @@ pub struct Error {
 impl Error {
     /// An error with a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Inner {
             code,
             message: message.into(),
             data: Map::new(),
-        }
+        }))
     }
 
     /// The commonest one: an argument that cannot be used.
@@ -133,29 +138,29 @@ impl Error {
     /// The same error with one more data field.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
-        self.data.insert(key.to_owned(), value.into());
+        self.0.data.insert(key.to_owned(), value.into());
         self
     }
 
     /// The code.
     pub fn code(&self) -> ErrorCode {
-        self.code
+        self.0.code
     }
 
     /// The text for a developer.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// The data fields of this code.
     pub fn data(&self) -> &Map<String, Value> {
-        &self.data
+        &self.0.data
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(self.message())
     }
 }
 

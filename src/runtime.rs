@@ -15,6 +15,8 @@ use std::{
     rc::{Rc, Weak},
 };
 
+use serde_json::Value;
+
 use crate::{
     Error, ErrorCode, Result,
     message::MessageData,
@@ -24,6 +26,7 @@ use crate::{
     },
     skills::{Catalog, SkillEntry},
     storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
+    untyped::{self, FromJson},
 };
 
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
@@ -92,11 +95,22 @@ impl<M> fmt::Debug for Parts<M> {
 }
 
 /// A skill as a person adds it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 struct StoredSkill {
     scope: String,
     location: String,
     content: String,
+}
+
+impl FromJson for StoredSkill {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let skill = untyped::object(value, path)?;
+        Ok(Self {
+            scope: untyped::member(skill, path, "scope")?,
+            location: untyped::member(skill, path, "location")?,
+            content: untyped::member(skill, path, "content")?,
+        })
+    }
 }
 
 /// Something that happened to the runtime as a whole.
@@ -142,7 +156,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
         for (key, value) in parts.storage.shared().list(SKILLS).await? {
-            let skill: StoredSkill = serde_json::from_value(value).map_err(|cause| {
+            let skill = StoredSkill::from_json(&value, "skill").map_err(|cause| {
                 let text = format!("the stored skill `{key}` cannot be read: {cause}");
                 Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
             })?;
@@ -309,7 +323,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             location: location.to_owned(),
             content: content.to_owned(),
         };
-        let value = serde_json::to_value(skill).unwrap_or_default();
+        let value = untyped::to_value(&skill);
         self.parts
             .storage
             .shared()

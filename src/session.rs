@@ -4,6 +4,6 @@ mod header;
 mod machine;
 mod turn;
 
-pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting, parse_preset, parse_sections};
+pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting};
 pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Stamp, Surroundings};
 pub use turn::{ModelRequest, Next, RequestReport, ToolCall, ToolDeclaration, TurnEnd, TurnInput};

@@ -11,7 +11,7 @@ mod yaml;
 
 pub use catalog::{Catalog, SkillEntry, SkillStatus, skill_id};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Severity};
-pub use manifest::{FieldValue, ParseOutcome, ParsedSkill, parse_skill, parse_skill_bytes, revision};
+pub use manifest::{ParseOutcome, ParsedSkill, parse_skill, parse_skill_bytes, revision};
 pub use mention::{Mention, MentionNotice, MentionNoticeCode, MentionScan, Mentionable, find_mentions};
 pub use render::{RenderedSkills, Span, render_skills, skill_spans};
 pub use select::select;

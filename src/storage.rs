@@ -18,6 +18,7 @@ use crate::{
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
+    untyped::{self, FromJson},
 };
 
 pub use listing::SessionInfo;
@@ -58,6 +59,35 @@ pub struct SessionRecord {
     pub counters: Counters,
     /// Every setting by name, by its name in JavaScript.
     pub settings: BTreeMap<String, Value>,
+}
+
+impl FromJson for Counters {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let counters = untyped::object(value, path)?;
+        Ok(Self {
+            conversation: untyped::member(counters, path, "conversation")?,
+            settings: untyped::member(counters, path, "settings")?,
+        })
+    }
+}
+
+impl FromJson for SessionRecord {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let record = untyped::object(value, path)?;
+        let mut settings = BTreeMap::new();
+        for (name, value) in untyped::object(record.get("settings").unwrap_or(&Value::Null), "settings")? {
+            settings.insert(name.clone(), value.clone());
+        }
+        Ok(Self {
+            id: untyped::member(record, path, "id")?,
+            cwd: untyped::member(record, path, "cwd")?,
+            created_at: untyped::member(record, path, "createdAt")?,
+            updated_at: untyped::member(record, path, "updatedAt")?,
+            message_count: untyped::member(record, path, "messageCount")?,
+            counters: untyped::member(record, path, "counters")?,
+            settings,
+        })
+    }
 }
 
 /// A message that a commit appends.
@@ -228,7 +258,6 @@ fn known_store(store: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "there is no store `{store}`; use one of {}",
-        keys::SHARED.join(", ")
+        "there is no shared store `{store}`; use one of storage::keys::SHARED"
     )))
 }

@@ -85,3 +85,108 @@ pub(crate) fn serialize_milliseconds<S: serde::Serializer>(number: &f64, to: S) 
         to.serialize_f64(*number)
     }
 }
+
+/// What can be read from JSON that somebody else may have written. Written by hand: one reader of JSON and small
+/// readers of values are a fifth of the module size of a derived reader per type, and name the field that is wrong.
+pub(crate) trait FromJson: Sized {
+    /// Reads the value at `path`.
+    fn from_json(value: &Value, path: &str) -> Result<Self>;
+}
+
+/// The member `key` of the object at `path`; where it is absent, what `null` reads as.
+pub(crate) fn member<T: FromJson>(object: &Map<String, Value>, path: &str, key: &str) -> Result<T> {
+    T::from_json(object.get(key).unwrap_or(&Value::Null), &join(path, key))
+}
+
+impl<T: FromJson> FromJson for Option<T> {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        if value.is_null() {
+            Ok(None)
+        } else {
+            T::from_json(value, path).map(Some)
+        }
+    }
+}
+
+impl<T: FromJson> FromJson for Vec<T> {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let items = array(value, path)?;
+        let mut read = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            read.push(T::from_json(item, &format!("{path}[{at}]"))?);
+        }
+        Ok(read)
+    }
+}
+
+impl FromJson for String {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        match value {
+            Value::String(text) => Ok(text.clone()),
+            _ => Err(field_error(path, "must be a string")),
+        }
+    }
+}
+
+impl FromJson for bool {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        value
+            .as_bool()
+            .ok_or_else(|| field_error(path, "must be true or false"))
+    }
+}
+
+impl FromJson for f64 {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        value
+            .as_f64()
+            .ok_or_else(|| field_error(path, "must be a number"))
+    }
+}
+
+impl FromJson for u64 {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let number = value
+            .as_f64()
+            .filter(|number| number.fract() == 0.0 && (0.0..=MAX_SAFE_INTEGER).contains(number));
+        number
+            .map(|number| number as u64)
+            .ok_or_else(|| field_error(path, "must be an integer from 0 up"))
+    }
+}
+
+impl FromJson for u32 {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let number = u64::from_json(value, path)?;
+        u32::try_from(number).map_err(|_| field_error(path, "must be an integer below 2 to the power of 32"))
+    }
+}
+
+impl FromJson for Value {
+    fn from_json(value: &Value, _path: &str) -> Result<Self> {
+        Ok(value.clone())
+    }
+}
+
+/// One of these texts.
+pub(crate) fn one_of<T: Copy>(value: &Value, path: &str, known: &[(&str, T)]) -> Result<T> {
+    let found = known.iter().find(|(name, _)| value.as_str() == Some(*name));
+    found.map(|(_, it)| *it).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        field_error(path, &format!("must be one of `{}`", names.join("`, `")))
+    })
+}
+
+/// A value as JSON, by way of its text: the one writer of JSON serves here too.
+pub(crate) fn to_value<T: serde::Serialize + ?Sized>(value: &T) -> Value {
+    serde_json::to_string(value)
+        .ok()
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default()
+}
+
+/// Puts an item where it belongs in a sorted list, behind its equals.
+pub(crate) fn insert_sorted<T>(list: &mut Vec<T>, item: T, order: &dyn Fn(&T, &T) -> std::cmp::Ordering) {
+    let at = list.partition_point(|other| order(other, &item).is_le());
+    list.insert(at, item);
+}

@@ -3,7 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Result, message::MessageIndex, untyped};
+use crate::{
+    Result,
+    message::MessageIndex,
+    untyped::{self, FromJson},
+};
 
 /// A summary of everything before `first_kept_message_index`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,12 +34,8 @@ pub struct CompactionCheckpoint {
     pub usage: Option<Value>,
 }
 
-impl CompactionCheckpoint {
-    /// Reads a checkpoint as a caller gives it.
-    ///
-    /// # Errors
-    /// `invalid_argument` that names the field.
-    pub fn parse(value: &Value, path: &str) -> Result<Self> {
+impl FromJson for CompactionCheckpoint {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
         let checkpoint = untyped::object(value, path)?;
         let text = |name: &str| untyped::string(checkpoint, path, name);
         Ok(Self {

@@ -1,11 +1,8 @@
 //! Where a request differs from the one dispatched before it, in the words of prompt caches.
 
-use std::collections::{BTreeSet, HashMap};
-
 use serde::{Deserialize, Serialize};
 
 use super::{Projection, Source};
-use crate::message::MessageIndex;
 
 /// The first part of a request that differs from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +41,7 @@ pub struct Divergence {
     /// The first model message that differs; -1 unless messages differ first.
     pub index: i64,
     /// What was declared since the last dispatched request.
-    pub events: BTreeSet<DeclaredEvent>,
+    pub events: Vec<DeclaredEvent>,
 }
 
 /// What is remembered of a dispatched request. Stored messages never change, so the plan stands for their bytes.
@@ -59,16 +56,12 @@ pub struct RequestTrace {
 }
 
 /// Compares a request with the one dispatched before it.
-pub fn divergence(
-    before: Option<&RequestTrace>,
-    now: &RequestTrace,
-    events: &BTreeSet<DeclaredEvent>,
-) -> Divergence {
+pub fn divergence(before: Option<&RequestTrace>, now: &RequestTrace, events: &[DeclaredEvent]) -> Divergence {
     let Some(before) = before else {
         return Divergence {
             class: DivergenceClass::None,
             index: -1,
-            events: events.clone(),
+            events: events.to_vec(),
         };
     };
     let (class, index) = if before.tools != now.tools {
@@ -84,29 +77,17 @@ pub fn divergence(
     Divergence {
         class,
         index,
-        events: events.clone(),
+        events: events.to_vec(),
     }
 }
 
 fn first_difference(before: &Projection, now: &Projection) -> Option<i64> {
-    let (shown_before, shown_now) = (expansions(before), expansions(now));
     let differs = |at: usize| match (before.sources.get(at), now.sources.get(at)) {
         (Some(Source::History { message_index: left }), Some(Source::History { message_index: right })) => {
-            left != right || shown_before.get(left) != shown_now.get(right)
+            left != right || before.shown_in_front(*left) != now.shown_in_front(*right)
         }
         (left, right) => left != right,
     };
     let at = (0..before.sources.len()).find(|&at| differs(at))?;
     i64::try_from(at).ok()
-}
-
-fn expansions(projection: &Projection) -> HashMap<MessageIndex, Vec<u32>> {
-    let mut by_message: HashMap<MessageIndex, Vec<u32>> = HashMap::new();
-    for expansion in &projection.skill_expansions {
-        by_message
-            .entry(expansion.message_index)
-            .or_default()
-            .push(expansion.snapshot_index);
-    }
-    by_message
 }

@@ -4,8 +4,6 @@
 //! In every plan each tool call is answered exactly once, by results directly after it, and no result stands
 //! without its call.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
@@ -14,6 +12,7 @@ use crate::{
     message::{Call, MessageData, MessageIndex, MessageOutline, Role, UserTurn, loop_dialect},
     prompt,
     skills::{self, Span},
+    untyped::insert_sorted,
 };
 
 /// A skill in exactly one revision.
@@ -107,6 +106,16 @@ pub struct Projection {
     pub skill_expansions: Vec<SkillExpansion>,
 }
 
+impl Projection {
+    /// The expansions of one message. They stand in the order of messages.
+    pub fn shown_in_front(&self, message: MessageIndex) -> &[SkillExpansion] {
+        let all = self.skill_expansions.as_slice();
+        let from = all.partition_point(|expansion| expansion.message_index < message);
+        let to = all.partition_point(|expansion| expansion.message_index <= message);
+        all.get(from..to).unwrap_or_default()
+    }
+}
+
 /// What a notice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -197,7 +206,7 @@ pub fn project(
             }
             Role::User | Role::Other => {
                 plan.history(index);
-                plan.snapshots(index, anchors.by_message.get(&index), snapshots);
+                plan.snapshots(index, anchors.at(index), snapshots);
             }
         }
     }
@@ -206,14 +215,15 @@ pub fn project(
 
 /// Which snapshots belong to which stored message.
 struct Anchors {
-    by_message: HashMap<MessageIndex, Vec<u32>>,
+    /// By message, then in stored order.
+    by_message: Vec<(MessageIndex, u32)>,
     missing: Vec<Notice>,
 }
 
 impl Anchors {
     fn of(outlines: &[MessageOutline], snapshots: &[RuntimeContextSnapshot]) -> Self {
         let mut anchors = Self {
-            by_message: HashMap::new(),
+            by_message: Vec::new(),
             missing: Vec::new(),
         };
         if snapshots.is_empty() {
@@ -227,7 +237,7 @@ impl Anchors {
             .collect();
         for (snapshot, at) in snapshots.iter().zip(0u32..) {
             match turns.get(snapshot.user_turn as usize) {
-                Some(&index) => anchors.by_message.entry(index).or_default().push(at),
+                Some(&index) => insert_sorted(&mut anchors.by_message, (index, at), &|a, b| a.cmp(b)),
                 None => anchors.missing.push(Notice {
                     code: NoticeCode::AnchorMissing,
                     message_index: None,
@@ -239,6 +249,13 @@ impl Anchors {
             }
         }
         anchors
+    }
+
+    /// The snapshots of one message, in stored order.
+    fn at(&self, message: MessageIndex) -> &[(MessageIndex, u32)] {
+        let from = self.by_message.partition_point(|(index, _)| *index < message);
+        let to = self.by_message.partition_point(|(index, _)| *index <= message);
+        self.by_message.get(from..to).unwrap_or_default()
     }
 }
 
@@ -260,9 +277,14 @@ impl Plan {
         });
     }
 
-    fn snapshots(&mut self, index: MessageIndex, own: Option<&Vec<u32>>, all: &[RuntimeContextSnapshot]) {
+    fn snapshots(
+        &mut self,
+        index: MessageIndex,
+        own: &[(MessageIndex, u32)],
+        all: &[RuntimeContextSnapshot],
+    ) {
         let mut offset = 0;
-        for &at in own.into_iter().flatten() {
+        for &(_, at) in own {
             let Some(snapshot) = all.get(at as usize) else {
                 continue;
             };
@@ -349,25 +371,24 @@ pub fn materialise<M: MessageData>(
             )
         })
     };
-    let mut before: HashMap<MessageIndex, Vec<M>> = HashMap::new();
-    for expansion in &projection.skill_expansions {
-        if let Some(snapshot) = snapshots.get(expansion.snapshot_index as usize) {
-            before
-                .entry(expansion.message_index)
-                .or_default()
-                .push(M::string(&snapshot.content));
-        }
-    }
     projection
         .sources
         .iter()
         .map(|source| match source {
             Source::History { message_index } => {
                 let message = stored(*message_index)?;
-                Ok(match before.get(message_index) {
-                    Some(texts) => loop_dialect::with_text_before(&message, &M::joined(texts, SEPARATOR)),
-                    None => message,
-                })
+                let mut texts = Vec::new();
+                for expansion in projection.shown_in_front(*message_index) {
+                    let snapshot = snapshots.get(expansion.snapshot_index as usize);
+                    texts.extend(snapshot.map(|snapshot| M::string(&snapshot.content)));
+                }
+                if texts.is_empty() {
+                    return Ok(message);
+                }
+                Ok(loop_dialect::with_text_before(
+                    &message,
+                    &M::joined(&texts, SEPARATOR),
+                ))
             }
             Source::RuntimeContext { snapshot_index, .. } => {
                 let snapshot = snapshots.get(*snapshot_index as usize);

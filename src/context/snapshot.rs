@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Result;
-use crate::untyped::{self, field_error, join};
+use crate::untyped::{self, FromJson, field_error, join};
 
 /// A skill as it was when it was chosen: the file's text and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,8 +54,8 @@ pub struct RuntimeContextSnapshot {
     pub placement: Option<Placement>,
 }
 
-impl LoadedSkill {
-    fn parse_at(value: &Value, path: &str) -> Result<Self> {
+impl FromJson for LoadedSkill {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
         let object = untyped::object(value, path)?;
         let string = |key| untyped::string(object, path, key);
         Ok(Self {
@@ -80,7 +80,7 @@ impl RuntimeContextSnapshot {
     /// `content`, a `timestamp` that is no integer from 0 up, skills without their five strings, another `placement` than
     /// `user`.
     pub fn parse(value: &Value) -> Result<Self> {
-        Self::parse_at(value, "snapshot")
+        Self::from_json(value, "snapshot")
     }
 
     /// Reads a list of snapshots from untyped JSON, as [`RuntimeContextSnapshot::parse`] does.
@@ -88,24 +88,18 @@ impl RuntimeContextSnapshot {
     /// # Errors
     /// `invalid_argument` with the path of the offending `field`, such as `snapshots[2].skills[0].revision`.
     pub fn parse_list(value: &Value) -> Result<Vec<Self>> {
-        let list = untyped::array(value, "snapshots")?.iter().enumerate();
-        list.map(|(index, value)| Self::parse_at(value, &format!("snapshots[{index}]")))
-            .collect()
+        Vec::from_json(value, "snapshots")
     }
+}
 
-    fn parse_at(value: &Value, path: &str) -> Result<Self> {
+impl FromJson for RuntimeContextSnapshot {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
         let object = untyped::object(value, path)?;
         let user_turn = untyped::integer(object, path, "userTurn", 0)?;
         let content = untyped::string(object, path, "content")?;
         if content.trim().is_empty() {
             return Err(field_error(&join(path, "content"), "must not be blank"));
         }
-        let skills = untyped::optional(object, "skills").map(|value| {
-            let path = join(path, "skills");
-            let list = untyped::array(value, &path)?.iter().enumerate();
-            list.map(|(index, value)| LoadedSkill::parse_at(value, &format!("{path}[{index}]")))
-                .collect()
-        });
         let placement = untyped::optional(object, "placement").map(|value| match value.as_str() {
             Some("user") => Ok(Placement::User),
             _ => Err(field_error(
@@ -117,7 +111,7 @@ impl RuntimeContextSnapshot {
             user_turn,
             content,
             timestamp: untyped::milliseconds(object, path, "timestamp")?,
-            skills: skills.transpose()?,
+            skills: untyped::member(object, path, "skills")?,
             placement: placement.transpose()?,
         })
     }

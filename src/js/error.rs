@@ -1,6 +1,5 @@
 //! Errors as JavaScript sees them.
 
-use serde::Serialize as _;
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use crate::Error;
@@ -17,10 +16,7 @@ extern "C" {
 
 impl From<&Error> for RunContextError {
     fn from(error: &Error) -> Self {
-        let data = error
-            .data()
-            .serialize(&serde_wasm_bindgen::Serializer::json_compatible())
-            .unwrap_or(JsValue::UNDEFINED);
+        let data = super::plain::to_js(error.data());
         Self::new(error.code().as_str(), error.message(), data)
     }
 }

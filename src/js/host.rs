@@ -324,7 +324,11 @@ impl Tools<JsValue> for JsTools {
             let returned = execute.call2(&tool.tool, &copy_out(&call.arguments), &context);
             let value = settled(returned).await?;
             // A tool that answers nothing has an empty result.
-            let value = if value.is_undefined() { JsValue::NULL } else { value };
+            let value = if value.is_undefined() {
+                JsValue::NULL
+            } else {
+                value
+            };
             plain::incoming(&value, "result").map_err(|error| error.to_string())
         })
     }

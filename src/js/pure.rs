@@ -12,9 +12,9 @@ use crate::{
     context::{CompactionCheckpoint, RuntimeContextSnapshot, materialise, project},
     message::{MessageOutline, loop_dialect},
     prompt::{self, Checkpoint},
-    session::{Dialect, parse_sections},
+    session::Dialect,
     skills::{self, Mentionable},
-    untyped,
+    untyped::{self, FromJson},
 };
 
 /// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual
@@ -46,17 +46,12 @@ pub fn project_model_input(
     });
     let outlines = read.collect::<Result<Vec<MessageOutline>>>()?;
     let snapshots = RuntimeContextSnapshot::parse_list(&json_in(&snapshots, "snapshots")?)?;
-    let compaction = match json_in(&options, "options")? {
+    let compaction: Option<CompactionCheckpoint> = match json_in(&options, "options")? {
         options if options.is_null() => None,
         options => {
             let options = untyped::object(&options, "options")?;
-            if untyped::optional(options, "dialect").is_some() {
-                Dialect::parse(&untyped::string(options, "options", "dialect")?)?;
-            }
-            let compaction = untyped::optional(options, "compaction");
-            compaction
-                .map(|it| CompactionCheckpoint::parse(it, "options.compaction"))
-                .transpose()?
+            untyped::member::<Option<Dialect>>(options, "options", "dialect")?;
+            untyped::member(options, "options", "compaction")?
         }
     };
     let (projection, notices) = project(&outlines, &snapshots, compaction.as_ref())?;
@@ -81,7 +76,7 @@ pub fn diff_system_prompt(
     #[wasm_bindgen(unchecked_param_type = "number")] timestamp: JsValue,
 ) -> Result<JsValue> {
     let retained = Checkpoint::parse_list(&json_in(&retained, "retained")?)?;
-    let sections = parse_sections(&json_in(&sections, "sections")?, "sections")?;
+    let sections: Vec<prompt::Section> = Vec::from_json(&json_in(&sections, "sections")?, "sections")?;
     let count = super::session::integer(&message_count, "messageCount")?;
     let timestamp = untyped::check_milliseconds(timestamp.as_f64().unwrap_or(f64::NAN), "timestamp")?;
     Ok(to_js(&prompt::diff_system_prompt(
@@ -105,7 +100,7 @@ pub fn replay_system_prompt(
 pub fn render_system_prompt(
     #[wasm_bindgen(unchecked_param_type = "readonly Section[]")] sections: JsValue,
 ) -> Result<String> {
-    prompt::render_system_prompt(&parse_sections(&json_in(&sections, "sections")?, "sections")?)
+    prompt::render_system_prompt(&Vec::from_json(&json_in(&sections, "sections")?, "sections")?)
 }
 
 /// The sections of a foreign system prompt, for looking at it. A session never parses its own.
@@ -154,14 +149,10 @@ pub fn find_skill_mentions(
         .map(|(at, skill)| {
             let path = format!("skills[{at}]");
             let skill = untyped::object(skill, &path)?;
-            let location = match untyped::optional(skill, "location") {
-                None => None,
-                Some(_) => Some(untyped::string(skill, &path, "location")?),
-            };
             Ok(Mentionable {
                 id: untyped::string(skill, &path, "id")?,
                 name: untyped::string(skill, &path, "name")?,
-                location,
+                location: untyped::member(skill, &path, "location")?,
                 shadowed: false,
             })
         });

@@ -19,8 +19,7 @@ use crate::{
     Error, Result,
     message::MessageView,
     runtime::{self, PromptOptions, SessionEvent, TurnReport},
-    session::{ModelRef, parse_preset, parse_sections},
-    untyped,
+    untyped::{self, FromJson},
 };
 
 /// One conversation. What its getters return are copies or frozen.
@@ -84,10 +83,7 @@ impl Session {
         let inner = self.inner.clone();
         let page = json_in(&page, "page").and_then(|page| {
             let page = untyped::object(&page, "page")?;
-            let before = match untyped::optional(page, "before") {
-                None => None,
-                Some(_) => Some(untyped::integer(page, "page", "before", 0)?),
-            };
+            let before = untyped::member(page, "page", "before")?;
             Ok((before, untyped::integer(page, "page", "limit", 1)?))
         });
         promised(page.map(|(before, limit)| async move {
@@ -188,20 +184,16 @@ impl Session {
         let inner = self.inner.clone();
         let change = json_in(&change, "change").and_then(|change| {
             let change = untyped::object(&change, "change")?;
-            let model = match change.get("model") {
-                None => None,
-                Some(model) if model.is_null() => Some(None),
-                Some(model) => Some(Some(ModelRef::parse(model, "change.model")?)),
-            };
-            let system_prompt = match untyped::optional(change, "systemPrompt") {
-                None => None,
-                Some(_) => Some(untyped::string(change, "change", "systemPrompt")?),
-            };
-            let sections = untyped::optional(change, "sections");
-            let sections = sections
-                .map(|sections| parse_sections(sections, "change.sections"))
+            let model = change
+                .get("model")
+                .map(|model| FromJson::from_json(model, "change.model"))
                 .transpose()?;
-            Ok((model, system_prompt, sections))
+            let system_prompt = untyped::member(change, "change", "systemPrompt")?;
+            Ok((
+                model,
+                system_prompt,
+                untyped::member(change, "change", "sections")?,
+            ))
         });
         promised(change.map(|(model, system_prompt, sections)| async move {
             inner.configure(model, system_prompt, sections).await?;
@@ -229,7 +221,7 @@ impl Session {
         let preset = if preset.is_undefined() {
             Err(Error::invalid("`preset` must be the name of a preset, or null").with("field", "preset"))
         } else {
-            json_in(&preset, "preset").and_then(|preset| parse_preset(&preset))
+            json_in(&preset, "preset").and_then(|preset| FromJson::from_json(&preset, "preset"))
         };
         promised(preset.map(|preset| async move {
             inner.set_preset(preset).await?;
@@ -428,16 +420,7 @@ fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, Prom
     };
     let skills = get(&given, "skills");
     if !skills.is_undefined() {
-        let skills = json_in(&skills, "options.skills")?;
-        for (at, id) in untyped::array(&skills, "options.skills")?.iter().enumerate() {
-            let Some(id) = id.as_str() else {
-                return Err(untyped::field_error(
-                    &format!("options.skills[{at}]"),
-                    "must be the id of a skill",
-                ));
-            };
-            options.skills.push(id.to_owned());
-        }
+        options.skills = FromJson::from_json(&json_in(&skills, "options.skills")?, "options.skills")?;
     }
     let mentions = get(&given, "mentions");
     if !mentions.is_undefined() {

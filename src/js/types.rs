@@ -10,6 +10,8 @@ const DIAGNOSTIC_CODES: &str = crate::skills::DiagnosticCode::IN_TYPESCRIPT;
 const TYPES: &str = r#"
 /** A message in the session's dialect: plain data, that is JSON values and `Uint8Array`. */
 export type Message = Record<string, unknown>;
+/** A field of a skill's frontmatter: every scalar is a text. */
+export type FieldValue = string | FieldValue[] | { [name: string]: FieldValue };
 /** What a person typed: text, or content blocks. */
 export type Content = string | Record<string, unknown>[];
 /** What a person typed, as a whole message. */

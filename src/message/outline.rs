@@ -1,6 +1,12 @@
 //! The small outline of a message: all that the core needs to know of it once it is stored.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    Result,
+    untyped::{self, FromJson},
+};
 
 /// Who a message is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,4 +85,43 @@ impl MessageOutline {
 /// How many actual user messages there are.
 pub fn turn_count(outlines: &[MessageOutline]) -> u32 {
     u32::try_from(outlines.iter().filter(|outline| outline.user_turn).count()).unwrap_or(u32::MAX)
+}
+
+impl FromJson for MessageOutline {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let outline = untyped::object(value, path)?;
+        let flag = |name: &str| {
+            Ok::<_, crate::Error>(untyped::member::<Option<bool>>(outline, path, name)?.unwrap_or(false))
+        };
+        let roles = [
+            ("user", Role::User),
+            ("assistant", Role::Assistant),
+            ("toolResult", Role::ToolResult),
+            ("other", Role::Other),
+        ];
+        let stops = [("error", StopKind::Error), ("aborted", StopKind::Aborted)];
+        let role = outline.get("role").unwrap_or(&Value::Null);
+        let stop = untyped::optional(outline, "stop").map(|stop| untyped::one_of(stop, path, &stops));
+        Ok(Self {
+            role: untyped::one_of(role, path, &roles)?,
+            user_turn: flag("userTurn")?,
+            calls: untyped::member::<Option<_>>(outline, path, "calls")?.unwrap_or_default(),
+            answers: untyped::member::<Option<_>>(outline, path, "answers")?.unwrap_or_default(),
+            stop: stop.transpose()?,
+            is_error: flag("isError")?,
+            text_len: untyped::member(outline, path, "textLen")?,
+            tokens: untyped::member(outline, path, "tokens")?,
+            bytes: flag("bytes")?,
+        })
+    }
+}
+
+impl FromJson for Call {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let call = untyped::object(value, path)?;
+        Ok(Self {
+            id: untyped::member(call, path, "id")?,
+            name: untyped::member(call, path, "name")?,
+        })
+    }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::section::{self, Section, check_name, check_sections, render_system_prompt};
-use crate::untyped::{self, field_error, join};
+use crate::untyped::{self, FromJson, field_error, insert_sorted, join};
 use crate::{Error, Result};
 
 /// What changed in the system prompt when a user message was dispatched. The first checkpoint of a session holds
@@ -36,7 +36,7 @@ impl Checkpoint {
     /// `timestamp` that is no integer from 0 up, `sections` that are empty or no object, a bad section name, a value
     /// that is neither string nor null.
     pub fn parse(value: &Value) -> Result<Self> {
-        Self::parse_at(value, "checkpoint")
+        Self::from_json(value, "checkpoint")
     }
 
     /// Reads a list of checkpoints from untyped JSON, as [`Checkpoint::parse`] does, and checks it as a whole.
@@ -45,31 +45,31 @@ impl Checkpoint {
     /// `invalid_argument` with the path of the offending `field`, such as `checkpoints[2].messageCount`; also where
     /// a `messageCount` is below the one before it (an equal one is fine).
     pub fn parse_list(value: &Value) -> Result<Vec<Self>> {
-        let list = untyped::array(value, "checkpoints")?
-            .iter()
-            .enumerate()
-            .map(|(index, value)| Self::parse_at(value, &path_of(index)))
-            .collect::<Result<Vec<_>>>()?;
+        let list = Vec::from_json(value, "checkpoints")?;
         check_list(&list)?;
         Ok(list)
     }
+}
 
-    fn parse_at(value: &Value, path: &str) -> Result<Self> {
+impl FromJson for Checkpoint {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
         let object = untyped::object(value, path)?;
         let message_count = untyped::integer(object, path, "messageCount", 1)?;
         let timestamp = untyped::milliseconds(object, path, "timestamp")?;
         let sections_path = join(path, "sections");
-        let sections = untyped::object(object.get("sections").unwrap_or(&Value::Null), &sections_path)?
-            .iter()
-            .map(|(name, value)| match value {
-                Value::String(body) => Ok((name.clone(), Some(body.clone()))),
-                Value::Null => Ok((name.clone(), None)),
-                _ => Err(field_error(
-                    &join(&sections_path, name),
-                    "must be a string, or null for a removed section",
-                )),
-            })
-            .collect::<Result<_>>()?;
+        let mut sections = BTreeMap::new();
+        for (name, value) in untyped::object(object.get("sections").unwrap_or(&Value::Null), &sections_path)?
+        {
+            let body = match value {
+                Value::String(body) => Some(body.clone()),
+                Value::Null => None,
+                _ => {
+                    let problem = "must be a string, or null for a removed section";
+                    return Err(field_error(&join(&sections_path, name), problem));
+                }
+            };
+            sections.insert(name.clone(), body);
+        }
         let checkpoint = Self {
             message_count,
             timestamp,
@@ -78,7 +78,9 @@ impl Checkpoint {
         checkpoint.check(path)?;
         Ok(checkpoint)
     }
+}
 
+impl Checkpoint {
     /// What the types leave open.
     fn check(&self, path: &str) -> Result<()> {
         if self.message_count == 0 {
@@ -126,18 +128,40 @@ fn check_list(checkpoints: &[Checkpoint]) -> Result<()> {
     Ok(())
 }
 
+/// Bodies of sections, by name in the order of names.
+type Bodies<'a> = Vec<(&'a str, Cow<'a, str>)>;
+
+fn body_of<'b>(bodies: &'b Bodies<'_>, name: &str) -> Option<&'b str> {
+    let at = bodies.binary_search_by(|(other, _)| (*other).cmp(name)).ok()?;
+    bodies.get(at).map(|(_, body)| body.as_ref())
+}
+
+fn set_body<'a>(bodies: &mut Bodies<'a>, name: &'a str, body: Option<Cow<'a, str>>) {
+    let at = match bodies.binary_search_by(|(other, _)| (*other).cmp(name)) {
+        Ok(at) => {
+            bodies.remove(at);
+            at
+        }
+        Err(at) => at,
+    };
+    if let Some(body) = body {
+        bodies.insert(at, (name, body));
+    }
+}
+
 /// The bodies in force after every checkpoint up to `message_count`.
-fn bodies_at(checkpoints: &[Checkpoint], message_count: u32) -> BTreeMap<&str, Cow<'_, str>> {
-    let mut bodies = BTreeMap::new();
+fn bodies_at(checkpoints: &[Checkpoint], message_count: u32) -> Bodies<'_> {
+    let mut bodies = Vec::new();
     for checkpoint in checkpoints
         .iter()
         .take_while(|checkpoint| checkpoint.message_count <= message_count)
     {
         for (name, value) in &checkpoint.sections {
-            match value.as_ref().and_then(|value| section::body(name, value)) {
-                Some(body) => bodies.insert(name.as_str(), body),
-                None => bodies.remove(name.as_str()),
-            };
+            set_body(
+                &mut bodies,
+                name,
+                value.as_ref().and_then(|value| section::body(name, value)),
+            );
         }
     }
     bodies
@@ -171,24 +195,25 @@ pub fn diff_system_prompt(
     }
 
     let before = bodies_at(retained, message_count);
-    let after: BTreeMap<&str, Cow<'_, str>> = sections
-        .iter()
-        .filter_map(|section| {
-            Some((
-                section.name.as_str(),
-                section::body(&section.name, &section.content)?,
-            ))
-        })
-        .collect();
-    let removed = before
-        .keys()
-        .filter(|name| !after.contains_key(**name))
-        .map(|name| ((*name).to_owned(), None));
-    let changed = after
-        .iter()
-        .filter(|(name, body)| before.get(**name) != Some(*body))
-        .map(|(name, body)| ((*name).to_owned(), Some(body.clone().into_owned())));
-    let changes: BTreeMap<_, _> = removed.chain(changed).collect();
+    let mut after = Bodies::new();
+    for section in sections {
+        set_body(
+            &mut after,
+            &section.name,
+            section::body(&section.name, &section.content),
+        );
+    }
+    let mut changes = BTreeMap::new();
+    for (name, _) in &before {
+        if body_of(&after, name).is_none() {
+            changes.insert((*name).to_owned(), None);
+        }
+    }
+    for (name, body) in &after {
+        if body_of(&before, name) != Some(body.as_ref()) {
+            changes.insert((*name).to_owned(), Some(body.clone().into_owned()));
+        }
+    }
 
     let mut checkpoints = retained.to_vec();
     if !changes.is_empty() {
@@ -208,11 +233,12 @@ pub fn diff_system_prompt(
 /// `invalid_argument` for malformed checkpoints.
 pub fn replay_system_prompt(checkpoints: &[Checkpoint], message_count: u32) -> Result<Vec<Section>> {
     check_list(checkpoints)?;
-    let mut sections: Vec<Section> = bodies_at(checkpoints, message_count)
-        .into_iter()
-        .map(|(name, body)| Section::new(name, body))
-        .collect();
-    sections.sort_by(|a, b| section::order(&a.name, &b.name));
+    let mut sections = Vec::new();
+    for (name, body) in bodies_at(checkpoints, message_count) {
+        insert_sorted(&mut sections, Section::new(name, body), &|a, b| {
+            section::order(&a.name, &b.name)
+        });
+    }
     Ok(sections)
 }
 

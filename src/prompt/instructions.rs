@@ -1,6 +1,10 @@
 //! Project instruction files as one section.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Result;
+use crate::untyped::{self, FromJson};
 
 /// A file with instructions for the project, as it was when the session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +14,16 @@ pub struct InstructionFile {
     pub path: String,
     /// Its text.
     pub content: String,
+}
+
+impl FromJson for InstructionFile {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let file = untyped::object(value, path)?;
+        Ok(Self {
+            path: untyped::member(file, path, "path")?,
+            content: untyped::member(file, path, "content")?,
+        })
+    }
 }
 
 /// The content of the `project_instructions` section: for each file, in the given order, `# <path>`, a blank line and

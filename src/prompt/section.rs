@@ -6,6 +6,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::neutralise::neutralise;
+use crate::untyped::{self, FromJson, insert_sorted};
 use crate::{Error, Result};
 
 /// The application's own instructions; rendered first, without tags, exactly as given.
@@ -67,18 +68,26 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     }
 }
 
+impl FromJson for Section {
+    fn from_json(value: &serde_json::Value, path: &str) -> Result<Self> {
+        let section = untyped::object(value, path)?;
+        Ok(Self {
+            name: untyped::member(section, path, "name")?,
+            content: untyped::member(section, path, "content")?,
+        })
+    }
+}
+
 fn bad_name(name: &str, problem: &str) -> Error {
     Error::invalid(format!("`{name}` {problem}")).with("section", name)
 }
 
 fn check_unique(sections: &[Section]) -> Result<()> {
-    let mut names: Vec<&str> = sections.iter().map(|section| section.name.as_str()).collect();
-    names.sort_unstable();
-    for pair in names.windows(2) {
-        if let [a, b] = pair
-            && a == b
-        {
-            return Err(bad_name(a, "names two sections; give each its own name"));
+    let mut names: Vec<&str> = Vec::with_capacity(sections.len());
+    for Section { name, .. } in sections {
+        match names.binary_search(&name.as_str()) {
+            Ok(_) => return Err(bad_name(name, "names two sections; give each its own name")),
+            Err(at) => names.insert(at, name),
         }
     }
     Ok(())
@@ -157,8 +166,12 @@ pub(super) fn body<'a>(name: &str, content: &'a str) -> Option<Cow<'a, str>> {
 /// `invalid_argument` for a name that is malformed, reserved (`skill`) or used twice, with the name as `section`.
 pub fn render_system_prompt(sections: &[Section]) -> Result<String> {
     check_sections(sections)?;
-    let mut sorted: Vec<&Section> = sections.iter().collect();
-    sorted.sort_by(|a, b| order(&a.name, &b.name));
+    let mut sorted = Vec::with_capacity(sections.len());
+    for section in sections {
+        insert_sorted(&mut sorted, section, &|a: &&Section, b: &&Section| {
+            order(&a.name, &b.name)
+        });
+    }
     let mut prompt = String::new();
     for Section { name, content } in sorted {
         let Some(body) = body(name, content) else { continue };

@@ -1,6 +1,6 @@
 //! Taking foreign system prompts apart, for looking at them.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use super::section::{PREAMBLE, Section, check_name};
 
@@ -12,10 +12,16 @@ use super::section::{PREAMBLE, Section, check_name};
 /// its sections.
 pub fn split_system_prompt(prompt: &str) -> Vec<Section> {
     let lines: Vec<&str> = prompt.split('\n').collect();
-    let mut closings: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    // Closing tags by name: where the names' lists are, and the lists.
+    let mut names: HashMap<&str, usize> = HashMap::new();
+    let mut closings: Vec<Vec<usize>> = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         if let Some(name) = tag(line, "</") {
-            closings.entry(name).or_default().push(index);
+            let at = *names.entry(name).or_insert(closings.len());
+            match closings.get_mut(at) {
+                Some(list) => list.push(index),
+                None => closings.push(vec![index]),
+            }
         }
     }
 
@@ -25,7 +31,7 @@ pub fn split_system_prompt(prompt: &str) -> Vec<Section> {
     let mut index = 0;
     while let Some(line) = lines.get(index) {
         let closing = tag(line, "<").and_then(|name| {
-            let candidates = closings.get(name)?;
+            let candidates = closings.get(*names.get(name)?)?;
             let end = *candidates.get(candidates.partition_point(|at| *at <= index))?;
             Some((name, end))
         });

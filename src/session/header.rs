@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Error, ErrorCode, Result,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
-    untyped,
+    untyped::{self, FromJson},
 };
 
 /// The shape of a session's messages, fixed when it is created.
@@ -95,117 +95,23 @@ impl NewSession {
                 return Err(untyped::field_error(&format!("options.{name}"), text));
             }
         }
-        let text = |name: &str| match untyped::optional(options, name) {
-            None => Ok(None),
-            Some(_) => untyped::string(options, "options", name).map(Some),
-        };
+        let permission_preset = options.get("permissionPreset");
         Ok(Self {
-            id: text("id")?,
-            cwd: text("cwd")?,
-            dialect: text("dialect")?.map(|name| Dialect::parse(&name)).transpose()?,
-            permission_preset: options.get("permissionPreset").map(parse_preset).transpose()?,
-            agent_id: text("agentId")?,
-            source: text("source")?,
-            headless: match untyped::optional(options, "headless") {
-                None => false,
-                Some(Value::Bool(value)) => *value,
-                Some(_) => return Err(untyped::field_error("options.headless", "must be true or false")),
-            },
-            system_prompt: text("systemPrompt")?.unwrap_or_default(),
-            project_instructions: match untyped::optional(options, "projectInstructions") {
-                None => Vec::new(),
-                Some(files) => parse_items(files, "options.projectInstructions", |file, path| {
-                    Ok(InstructionFile {
-                        path: untyped::string(file, path, "path")?,
-                        content: untyped::string(file, path, "content")?,
-                    })
-                })?,
-            },
-            sections: match untyped::optional(options, "sections") {
-                None => Vec::new(),
-                Some(sections) => parse_sections(sections, "options.sections")?,
-            },
-            model: untyped::optional(options, "model")
-                .map(|model| ModelRef::parse(model, "options.model"))
+            id: untyped::member(options, "options", "id")?,
+            cwd: untyped::member(options, "options", "cwd")?,
+            dialect: untyped::member(options, "options", "dialect")?,
+            permission_preset: permission_preset
+                .map(|preset| FromJson::from_json(preset, "options.permissionPreset"))
                 .transpose()?,
-        })
-    }
-}
-
-/// Reads a preset: its name, or `null`.
-///
-/// # Errors
-/// `invalid_argument` that lists the presets.
-pub fn parse_preset(value: &Value) -> Result<Option<Preset>> {
-    match value {
-        Value::Null => Ok(None),
-        Value::String(name) => name.parse().map(Some),
-        _ => Err(untyped::field_error(
-            "permissionPreset",
-            "must be the name of a preset, or null",
-        )),
-    }
-}
-
-/// Reads a list of `{ name, content }`.
-///
-/// # Errors
-/// `invalid_argument` that names the field.
-pub fn parse_sections(value: &Value, path: &str) -> Result<Vec<Section>> {
-    parse_items(value, path, |section, path| {
-        Ok(Section {
-            name: untyped::string(section, path, "name")?,
-            content: untyped::string(section, path, "content")?,
-        })
-    })
-}
-
-fn parse_items<T>(
-    value: &Value,
-    path: &str,
-    read: impl Fn(&Map<String, Value>, &str) -> Result<T>,
-) -> Result<Vec<T>> {
-    let items = untyped::array(value, path)?.iter().enumerate();
-    items
-        .map(|(at, item)| {
-            let path = format!("{path}[{at}]");
-            read(untyped::object(item, &path)?, &path)
-        })
-        .collect()
-}
-
-impl Dialect {
-    /// Reads a dialect's name.
-    ///
-    /// # Errors
-    /// `invalid_argument` for one that this version does not know.
-    pub fn parse(name: &str) -> Result<Self> {
-        match name {
-            "loop" => Ok(Self::Loop),
-            _ => Err(untyped::field_error(
-                "options.dialect",
-                "must be `loop`, the only dialect of this version",
-            )),
-        }
-    }
-}
-
-impl ModelRef {
-    /// Reads a model as a caller gives it.
-    ///
-    /// # Errors
-    /// `invalid_argument` that names the field.
-    pub fn parse(value: &Value, path: &str) -> Result<Self> {
-        let model = untyped::object(value, path)?;
-        let tokens = |name: &str| match untyped::optional(model, name) {
-            None => Ok(None),
-            Some(_) => untyped::integer(model, path, name, 1).map(Some),
-        };
-        Ok(Self {
-            provider: untyped::string(model, path, "provider")?,
-            id: untyped::string(model, path, "id")?,
-            context_window: tokens("contextWindow")?,
-            max_tokens: tokens("maxTokens")?,
+            agent_id: untyped::member(options, "options", "agentId")?,
+            source: untyped::member(options, "options", "source")?,
+            headless: untyped::member::<Option<_>>(options, "options", "headless")?.unwrap_or_default(),
+            system_prompt: untyped::member::<Option<_>>(options, "options", "systemPrompt")?
+                .unwrap_or_default(),
+            project_instructions: untyped::member::<Option<_>>(options, "options", "projectInstructions")?
+                .unwrap_or_default(),
+            sections: untyped::member::<Option<_>>(options, "options", "sections")?.unwrap_or_default(),
+            model: untyped::member(options, "options", "model")?,
         })
     }
 }
@@ -228,7 +134,7 @@ macro_rules! settings {
 
             /// The value as it is stored.
             pub fn value(&self) -> Value {
-                match self { $(Self::$variant(value) => serde_json::to_value(value).unwrap_or_default(),)* }
+                match self { $(Self::$variant(value) => untyped::to_value(value),)* }
             }
         }
 
@@ -290,16 +196,61 @@ settings! {
     LastError(last_error: Option<String>) = "error",
 }
 
-fn read<T: DeserializeOwned + Default>(stored: &BTreeMap<String, Value>, name: &str) -> Result<T> {
+/// A stored setting; one that is not there has its default.
+fn read<T: FromJson + Default>(stored: &BTreeMap<String, Value>, name: &str) -> Result<T> {
     let Some(value) = stored.get(name) else {
         return Ok(T::default());
     };
-    serde_json::from_value(value.clone()).map_err(|cause| {
-        let text = format!(
-            "the stored setting `{name}` cannot be read: {cause}; export the session or repair the record"
-        );
+    T::from_json(value, name).map_err(|cause| {
+        let text =
+            format!("a stored setting cannot be read: {cause}; export the session or repair the record");
         Error::new(ErrorCode::StorageFailed, text).with("field", name)
     })
+}
+
+impl FromJson for Preset {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        match value {
+            Value::String(name) => name.parse(),
+            _ => Err(untyped::field_error(
+                path,
+                "must be the name of a preset, or null",
+            )),
+        }
+    }
+}
+
+impl FromJson for Dialect {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        untyped::one_of(value, path, &[("loop", Self::Loop)])
+    }
+}
+
+impl FromJson for Outcome {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let known = [
+            ("success", Self::Success),
+            ("error", Self::Error),
+            ("cancelled", Self::Cancelled),
+        ];
+        untyped::one_of(value, path, &known)
+    }
+}
+
+impl FromJson for ModelRef {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let model = untyped::object(value, path)?;
+        let tokens = |name: &str| match untyped::optional(model, name) {
+            None => Ok(None),
+            Some(_) => untyped::integer(model, path, name, 1).map(Some),
+        };
+        Ok(Self {
+            provider: untyped::string(model, path, "provider")?,
+            id: untyped::string(model, path, "id")?,
+            context_window: tokens("contextWindow")?,
+            max_tokens: tokens("maxTokens")?,
+        })
+    }
 }
 
 impl Header {

@@ -4,7 +4,7 @@
 //! memory at once and puts one commit at the end of the queue; the shell saves the queue in order.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     rc::Rc,
 };
 
@@ -131,7 +131,7 @@ pub struct Machine<M> {
     save_error: Option<Error>,
     dispatched: Option<RequestTrace>,
     budget: Option<ContextBudget>,
-    events: BTreeSet<DeclaredEvent>,
+    events: Vec<DeclaredEvent>,
 }
 
 impl<M: MessageData> Machine<M> {
@@ -212,7 +212,7 @@ impl<M: MessageData> Machine<M> {
             save_error: None,
             dispatched: None,
             budget: None,
-            events: BTreeSet::new(),
+            events: Vec::new(),
         })
     }
 
@@ -470,18 +470,16 @@ impl<M: MessageData> Machine<M> {
                 .get(at as usize)
                 .map_or(0, |it| text_tokens(&it.content))
         };
-        let mut skill_tokens: BTreeMap<MessageIndex, u32> = BTreeMap::new();
-        for expansion in &projection.skill_expansions {
-            *skill_tokens.entry(expansion.message_index).or_default() +=
-                snapshot_tokens(expansion.snapshot_index);
-        }
         let tokens = projection.sources.iter().map(|source| match source {
             Source::History { message_index } => {
                 let own = self
                     .outlines
                     .get(message_index.offset())
                     .map_or(0, |outline| outline.tokens);
-                let skills = skill_tokens.get(message_index).copied().unwrap_or(0);
+                let shown = projection.shown_in_front(*message_index).iter();
+                let skills = shown.fold(0u32, |sum, it| {
+                    sum.saturating_add(snapshot_tokens(it.snapshot_index))
+                });
                 parts.messages = parts.messages.saturating_add(own);
                 parts.skills = parts.skills.saturating_add(skills);
                 own.saturating_add(skills)
@@ -831,7 +829,7 @@ impl<M: MessageData> Machine<M> {
             return;
         }
         if self.header.permission_preset != preset {
-            self.events.insert(DeclaredEvent::Preset);
+            self.declare(DeclaredEvent::Preset);
         }
         self.commit_settings(
             vec![Setting::PermissionPreset(preset), Setting::PresetChosen(true)],
@@ -855,21 +853,28 @@ impl<M: MessageData> Machine<M> {
         }
         let mut changes = Vec::new();
         if let Some(model) = model.filter(|model| *model != self.header.model) {
-            self.events.insert(DeclaredEvent::Model);
+            self.declare(DeclaredEvent::Model);
             changes.push(Setting::Model(model));
         }
         if let Some(text) = system_prompt.filter(|text| *text != self.header.system_prompt) {
-            self.events.insert(DeclaredEvent::Sections);
+            self.declare(DeclaredEvent::Sections);
             changes.push(Setting::SystemPrompt(text));
         }
         if let Some(sections) = sections.filter(|sections| *sections != self.header.sections) {
-            self.events.insert(DeclaredEvent::Sections);
+            self.declare(DeclaredEvent::Sections);
             changes.push(Setting::Sections(sections));
         }
         if !changes.is_empty() {
             self.commit_settings(changes, stamp);
         }
         Ok(())
+    }
+
+    /// Notes a change that may show in the next request, each kind once, in the order of the contract.
+    fn declare(&mut self, event: DeclaredEvent) {
+        if let Err(at) = self.events.binary_search(&event) {
+            self.events.insert(at, event);
+        }
     }
 
     /// What a person calls the session.

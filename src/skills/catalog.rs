@@ -1,15 +1,14 @@
 //! The catalogue: every skill there is, in one order, with what stands in its way.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use serde::Serialize;
-use serde_json::json;
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::manifest::{ParseOutcome, parse_skill, parse_skill_bytes, revision};
 use super::mention::Mentionable;
-use crate::{Error, ErrorCode, Result};
+use crate::{Error, ErrorCode, Result, untyped};
 
 /// Scopes from the strongest to the weakest, unless told otherwise.
 const SCOPE_ORDER: [&str; 3] = ["project", "personal", "bundled"];
@@ -143,7 +142,7 @@ impl SkillEntry {
             format!("skill `{}` cannot be used: {why}", self.id),
         )
         .with("id", self.id.as_str())
-        .with("diagnostics", json!(self.diagnostics)))
+        .with("diagnostics", untyped::to_value(&self.diagnostics)))
     }
 }
 
@@ -259,28 +258,28 @@ impl Catalog {
     /// two of them in that scope make it ambiguous.
     fn refresh(&mut self) {
         // Entries stand by scope, the strongest first, so the first competitor for a name has the scope that wins it.
-        let mut winners: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
-        for entry in self
-            .entries
-            .iter()
-            .filter(|entry| entry.enabled && entry.status != SkillStatus::Invalid)
-        {
-            let (scope, count) = winners.entry(&entry.name).or_insert((&entry.scope, 0));
-            if *scope == entry.scope {
-                *count += 1;
+        let mut winners: HashMap<&str, usize> = HashMap::new();
+        let mut won: Vec<(&str, u32)> = Vec::new();
+        for entry in &self.entries {
+            if !entry.enabled || entry.status == SkillStatus::Invalid {
+                continue;
+            }
+            let at = *winners.entry(&entry.name).or_insert(won.len());
+            match won.get_mut(at) {
+                None => won.push((&entry.scope, 1)),
+                Some((scope, count)) if *scope == entry.scope => *count += 1,
+                Some(_) => {}
             }
         }
-        let statuses: Vec<SkillStatus> = self
-            .entries
-            .iter()
-            .map(|entry| match (entry.status, winners.get(entry.name.as_str())) {
-                (SkillStatus::Invalid, _) => SkillStatus::Invalid,
-                _ if !entry.enabled => SkillStatus::Disabled,
-                (_, Some((scope, _))) if *scope != entry.scope => SkillStatus::Shadowed,
-                (_, Some((_, count))) if *count > 1 => SkillStatus::Ambiguous,
-                _ => SkillStatus::Active,
-            })
-            .collect();
+        let winner = |entry: &SkillEntry| won.get(*winners.get(entry.name.as_str())?);
+        let status = |entry: &SkillEntry| match (entry.status, winner(entry)) {
+            (SkillStatus::Invalid, _) => SkillStatus::Invalid,
+            _ if !entry.enabled => SkillStatus::Disabled,
+            (_, Some((scope, _))) if *scope != entry.scope => SkillStatus::Shadowed,
+            (_, Some((_, count))) if *count > 1 => SkillStatus::Ambiguous,
+            _ => SkillStatus::Active,
+        };
+        let statuses: Vec<SkillStatus> = self.entries.iter().map(status).collect();
         for (entry, status) in self.entries.iter_mut().zip(statuses) {
             entry.status = status;
         }

@@ -1,42 +1,19 @@
 //! The manifest: what a `SKILL.md` file says about its skill.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::diagnostic::{Diagnostic, DiagnosticCode, Position, Severity};
 use super::frontmatter::{self, NoFrame};
 use super::yaml::{self, Fields};
+use crate::untyped::insert_sorted;
 
 /// The longest frontmatter that is read, in bytes. The largest of 1,900 real ones has 1,344.
 const MAX_FRONTMATTER_BYTES: usize = 16 * 1024;
 const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 1024;
 const MAX_COMPATIBILITY: usize = 500;
-
-/// A value in the frontmatter. Scalars are strings whatever they look like: `version: 1.0` is `"1.0"`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-pub enum FieldValue {
-    /// A scalar.
-    Text(String),
-    /// A list.
-    List(Vec<FieldValue>),
-    /// A mapping.
-    Map(BTreeMap<String, FieldValue>),
-}
-
-impl FieldValue {
-    /// The text of a scalar.
-    pub fn as_text(&self) -> Option<&str> {
-        match self {
-            FieldValue::Text(text) => Some(text),
-            FieldValue::List(_) | FieldValue::Map(_) => None,
-        }
-    }
-}
 
 /// A skill as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,8 +28,9 @@ pub struct ParsedSkill {
     /// See [`revision`].
     pub revision: String,
     /// Every field of the frontmatter, also the ones this library does not know.
+    /// Every scalar is a text.
     #[cfg_attr(target_family = "wasm", tsify(type = "Record<string, FieldValue>"))]
-    pub fields: BTreeMap<String, FieldValue>,
+    pub fields: Map<String, Value>,
 }
 
 impl ParsedSkill {
@@ -185,8 +163,12 @@ pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
             "the skill has no instructions; add them after the frontmatter",
         );
     }
-    let mut diagnostics = check.diagnostics;
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+    let mut diagnostics = Vec::with_capacity(check.diagnostics.len());
+    for diagnostic in check.diagnostics {
+        insert_sorted(&mut diagnostics, diagnostic, &|a, b| {
+            (a.line, a.column).cmp(&(b.line, b.column))
+        });
+    }
     let skill = name.zip(description).map(|(name, description)| ParsedSkill {
         name,
         description,
@@ -233,18 +215,15 @@ impl Check<'_> {
     }
 
     fn position(&self, field: &str) -> Position {
-        self.fields
-            .positions
-            .get(field)
-            .copied()
-            .unwrap_or(Position::START)
+        let found = self.fields.positions.iter().find(|(name, _)| name == field);
+        found.map_or(Position::START, |(_, at)| *at)
     }
 
     /// A field that must be a scalar, trimmed; the outer `None` where it is not one.
     fn scalar(&mut self, field: &str, severity: Severity) -> Option<Option<String>> {
         match self.fields.values.get(field) {
             None => Some(None),
-            Some(FieldValue::Text(text)) => Some(Some(text.trim().to_owned())),
+            Some(Value::String(text)) => Some(Some(text.trim().to_owned())),
             Some(_) => {
                 let at = self.position(field);
                 self.remark(
@@ -354,7 +333,7 @@ impl Check<'_> {
             .fields
             .values
             .get("metadata")
-            .is_some_and(|value| !matches!(value, FieldValue::Map(_)))
+            .is_some_and(|value| !value.is_object())
         {
             self.remark(
                 DiagnosticCode::WrongType,
@@ -389,8 +368,8 @@ const FORMAT: [&str; 6] = [
 const FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
 
 /// A field that says yes or no, in the spellings of YAML 1.1 and 1.2; none where it is absent or says neither.
-fn flag(fields: &BTreeMap<String, FieldValue>, name: &str) -> Option<bool> {
-    let text = fields.get(name)?.as_text()?.trim();
+fn flag(fields: &Map<String, Value>, name: &str) -> Option<bool> {
+    let text = fields.get(name)?.as_str()?.trim();
     let is = |words: [&str; 3]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is(["true", "yes", "on"]) {
         Some(true)

@@ -1,8 +1,10 @@
 //! Mentions: `$name` and `[$name](location)` in what a person typed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::untyped::insert_sorted;
 
 /// A skill that can be mentioned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,9 +89,9 @@ const SHELL_NAMES: [&str; 11] = [
 /// A name that no skill has, or that several have, stays text and is reported, unless it has no letter (`$5` is a price).
 /// Time is linear in the length of the text.
 pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
-    let mut by_name: BTreeMap<&str, Vec<&Mentionable>> = BTreeMap::new();
+    let mut by_name: Vec<&Mentionable> = Vec::with_capacity(skills.len());
     for skill in skills {
-        by_name.entry(&skill.name).or_default().push(skill);
+        insert_sorted(&mut by_name, skill, &|a, b| a.name.cmp(&b.name));
     }
     let code = code_ranges(text);
     let mut code = code.iter().peekable();
@@ -99,7 +101,7 @@ pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
         units: 0,
     };
     let mut stops = Stops { text, next: 0 };
-    let mut reported = BTreeSet::new();
+    let mut reported: HashMap<&str, usize> = HashMap::new();
     let mut scan = MentionScan::default();
     let mut behind_last = 0;
 
@@ -123,7 +125,9 @@ pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
         let location = link
             .map(|(location, _)| location)
             .filter(|location| !location.is_empty());
-        let candidates = by_name.get(name).map(Vec::as_slice).unwrap_or_default();
+        let from = by_name.partition_point(|skill| skill.name.as_str() < name);
+        let to = by_name.partition_point(|skill| skill.name.as_str() <= name);
+        let candidates = by_name.get(from..to).unwrap_or_default();
         let (start, end) = (cursor.units_at(start), cursor.units_at(end));
         match resolve(candidates, location) {
             Ok(skill) => scan.mentions.push(Mention {
@@ -132,7 +136,7 @@ pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
                 end,
             }),
             Err(code) => {
-                if name.chars().any(char::is_alphabetic) && reported.insert(name) {
+                if name.chars().any(char::is_alphabetic) && reported.insert(name, start).is_none() {
                     scan.notices.push(MentionNotice {
                         code,
                         name: name.to_owned(),
@@ -150,22 +154,23 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | ':')
 }
 
-/// Which of the skills with the mentioned name is meant.
+/// Which of the skills with the mentioned name is meant. A plain name never means a shadowed skill; a location may.
 fn resolve<'a>(
     skills: &[&'a Mentionable],
     location: Option<&str>,
 ) -> Result<&'a Mentionable, MentionNoticeCode> {
-    let there: Vec<&Mentionable> = skills
+    let here = |skill: &&&Mentionable| location.is_none() || skill.location.as_deref() == location;
+    let mut meant: Vec<&&Mentionable> = skills
         .iter()
-        .copied()
-        .filter(|skill| location.is_none() || skill.location.as_deref() == location)
+        .filter(here)
+        .filter(|skill| !skill.shadowed)
         .collect();
-    let unshadowed: Vec<&Mentionable> = there.iter().copied().filter(|skill| !skill.shadowed).collect();
-    match (there.as_slice(), unshadowed.as_slice()) {
-        (_, [skill]) => Ok(skill),
-        ([skill], _) if location.is_some() => Ok(skill),
-        (_, []) if location.is_none() => Err(MentionNoticeCode::MentionUnknown),
-        ([], _) => Err(MentionNoticeCode::MentionUnknown),
+    if meant.is_empty() && location.is_some() {
+        meant = skills.iter().filter(here).collect();
+    }
+    match meant.as_slice() {
+        [skill] => Ok(skill),
+        [] => Err(MentionNoticeCode::MentionUnknown),
         _ => Err(MentionNoticeCode::MentionAmbiguous),
     }
 }
@@ -293,19 +298,21 @@ fn spans(text: &str, (from, to): Range, ranges: &mut Vec<Range>) {
             _ => runs.push((from + at, from + at + 1)),
         }
     }
-    let mut by_length: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut by_length: Vec<(usize, usize)> = Vec::with_capacity(runs.len());
     for (index, (start, end)) in runs.iter().enumerate() {
-        by_length.entry(end - start).or_default().push(index);
+        by_length.push((end - start, index));
     }
+    by_length.sort_unstable();
     let mut index = 0;
     while let Some((start, end)) = runs.get(index) {
         // A backslash takes one backtick away from a run that would open; inside code it means nothing.
         let escaped = text.get(..*start).is_some_and(|before| before.ends_with('\\'));
         let length = end - start - usize::from(escaped);
+        let next = by_length.partition_point(|run| *run <= (length, index));
         let closing = by_length
-            .get(&length)
-            .and_then(|same| same.get(same.partition_point(|run| *run <= index)))
-            .and_then(|run| Some((*run, runs.get(*run)?.1)));
+            .get(next)
+            .filter(|(same, _)| *same == length)
+            .and_then(|(_, run)| Some((*run, runs.get(*run)?.1)));
         index = match closing {
             Some((run, close)) => {
                 ranges.push((*start, close));

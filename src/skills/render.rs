@@ -49,14 +49,10 @@ pub fn render_skills(skills: &[LoadedSkill]) -> RenderedSkills {
 
 /// Finds the blocks again in a stored snapshot, which holds its content and its skills, but no spans.
 ///
-/// Where the content is what [`render_skills`] gives today, the spans are exact. Otherwise (another version or another
-/// program rendered it) they are the best that can be told: each skill's opening tag is searched after the block before it, and the
-/// block ends with the first line `</skill>` behind. A skill that is not found that way has no span.
+/// Each skill's opening tag is searched behind the block before it, and the block ends with the first line `</skill>`. For
+/// content of [`render_skills`] that is exact: no body can hold such a tag. Content that another version or another program
+/// rendered may lack one; then that skill has no span, and the others still have theirs.
 pub fn skill_spans(content: &str, skills: &[LoadedSkill]) -> Vec<Option<Span>> {
-    let rendered = render_skills(skills);
-    if rendered.content == content {
-        return rendered.spans.into_iter().map(Some).collect();
-    }
     let mut rest = content;
     let mut units = 0;
     skills

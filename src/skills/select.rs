@@ -1,6 +1,6 @@
 //! From choices to loaded skills.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use super::catalog::{Catalog, SkillEntry, SkillStatus};
 use crate::context::LoadedSkill;
@@ -28,11 +28,14 @@ pub fn select(catalog: &Catalog, explicit: &[String], mentioned: &[String]) -> R
             .with("id", id.as_str())
             .with("reason", reason));
     }
-    let chosen: BTreeSet<&str> = explicit.iter().chain(mentioned).map(String::as_str).collect();
+    let mut chosen: HashMap<&str, usize> = HashMap::new();
+    for (at, id) in explicit.iter().chain(mentioned).enumerate() {
+        chosen.insert(id, at);
+    }
     let loaded = catalog
         .list()
         .iter()
-        .filter(|entry| chosen.contains(entry.id.as_str()))
+        .filter(|entry| chosen.contains_key(entry.id.as_str()))
         .filter(|entry| !matches!(entry.status, SkillStatus::Disabled | SkillStatus::Invalid))
         .map(load);
     Ok(loaded.collect())

@@ -1,11 +1,9 @@
 //! Frontmatter as a tree of strings, read from YAML events: nothing is expanded, typed or executed.
 
-use std::collections::BTreeMap;
-
 use saphyr_parser::{Event, Marker, Parser};
+use serde_json::{Map, Value};
 
 use super::diagnostic::{DiagnosticCode, Position, narrow};
-use super::manifest::FieldValue;
 
 /// Lists and mappings inside each other, the outermost mapping included.
 const MAX_DEPTH: usize = 8;
@@ -13,8 +11,9 @@ const MAX_DEPTH: usize = 8;
 /// The fields of a block, and where each begins.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    pub(super) values: BTreeMap<String, FieldValue>,
-    pub(super) positions: BTreeMap<String, Position>,
+    pub(super) values: Map<String, Value>,
+    /// In the order of the file.
+    pub(super) positions: Vec<(String, Position)>,
 }
 
 /// Why a block was refused, and where.
@@ -22,9 +21,9 @@ pub(super) type Refusal = (DiagnosticCode, Position);
 
 /// A list or mapping that is not closed yet.
 enum Open {
-    List(Vec<FieldValue>),
+    List(Vec<Value>),
     Map {
-        entries: BTreeMap<String, FieldValue>,
+        entries: Map<String, Value>,
         key: Option<String>,
     },
 }
@@ -92,15 +91,15 @@ pub(super) fn parse(block: &str, first_line: usize) -> Result<Fields, Refusal> {
             }
             Event::MappingStart(..) => {
                 stack.push(Open::Map {
-                    entries: BTreeMap::new(),
+                    entries: Map::new(),
                     key: None,
                 });
                 continue;
             }
-            Event::Scalar(text, ..) => FieldValue::Text(text.into_owned()),
+            Event::Scalar(text, ..) => Value::String(text.into_owned()),
             Event::SequenceEnd | Event::MappingEnd => match stack.pop() {
-                Some(Open::List(items)) => FieldValue::List(items),
-                Some(Open::Map { entries, .. }) => FieldValue::Map(entries),
+                Some(Open::List(items)) => Value::Array(items),
+                Some(Open::Map { entries, .. }) => Value::Object(entries),
                 None => return refuse(DiagnosticCode::InvalidYaml),
             },
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => continue,
@@ -109,7 +108,7 @@ pub(super) fn parse(block: &str, first_line: usize) -> Result<Fields, Refusal> {
         let outermost = stack.len() == 1;
         match stack.last_mut() {
             None => match value {
-                FieldValue::Map(values) => fields.values = values,
+                Value::Object(values) => fields.values = values,
                 _ => return refuse(DiagnosticCode::NotAMapping),
             },
             Some(Open::List(items)) => items.push(value),
@@ -117,12 +116,12 @@ pub(super) fn parse(block: &str, first_line: usize) -> Result<Fields, Refusal> {
                 (Some(key), value) => {
                     entries.insert(key, value);
                 }
-                (None, FieldValue::Text(name)) => {
+                (None, Value::String(name)) => {
                     if entries.contains_key(&name) {
                         return refuse(DiagnosticCode::DuplicateField);
                     }
                     if outermost {
-                        fields.positions.insert(name.clone(), at);
+                        fields.positions.push((name.clone(), at));
                     }
                     *key = Some(name);
                 }

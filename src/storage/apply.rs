@@ -1,9 +1,13 @@
 //! What a commit does to its session: one pure decision, so that every kind of storage decides alike.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Commit, CommitStatus, Counters, OUTLINES_PER_PACK, REMEMBERED_OPERATIONS, SessionRecord};
-use crate::{Error, ErrorCode, Result};
+use crate::{
+    Error, ErrorCode, Result,
+    untyped::{self, FromJson},
+};
 
 /// A session's record as storage keeps it: with the number of its commits, which says where the next operation id
 /// goes in the ring of remembered ones.
@@ -17,18 +21,22 @@ pub struct StoredRecord {
     pub commit_count: u64,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct CommitCount {
-    commit_count: u64,
+impl StoredRecord {
+    /// Reads the JSON that serialising gives.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub fn parse(value: &Value) -> Result<Self> {
+        Self::from_json(value, "record")
+    }
 }
 
-impl StoredRecord {
-    /// Reads the JSON that serialising gives. Two passes instead of `flatten`, which would cost the module 10 kB.
-    pub fn from_json(text: &str) -> serde_json::Result<Self> {
-        let record = serde_json::from_str(text)?;
-        let CommitCount { commit_count } = serde_json::from_str(text)?;
-        Ok(Self { record, commit_count })
+impl FromJson for StoredRecord {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        Ok(Self {
+            record: SessionRecord::from_json(value, path)?,
+            commit_count: untyped::member(untyped::object(value, path)?, path, "commitCount")?,
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
     DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedStorage, Storage,
     StorageInfo, keys, known_store,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, untyped::insert_sorted};
 
 /// The name of the database where none is given.
 pub const DEFAULT_NAME: &str = "runcontext";
@@ -147,10 +147,13 @@ async fn list_shared(work: &Work<'_>, name: &str) -> Result<Vec<(String, Value)>
     for (key, value) in keys.zip(values) {
         let key = key.map_err(|error| failure::of_crate(&error))?;
         let value = value.map_err(|error| failure::of_crate(&error))?;
-        list.push((key, records::read(name, &value)?));
+        // IndexedDB sorts by UTF-16 units, other storage by code point.
+        insert_sorted(
+            &mut list,
+            (key, records::read(name, &value)?),
+            &|(a, _), (b, _)| a.cmp(b),
+        );
     }
-    // IndexedDB sorts by UTF-16 units, other storage by code point.
-    list.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(list)
 }
 

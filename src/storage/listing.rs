@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ListFilter, SessionRecord};
-use crate::{Error, Result, untyped};
+use crate::{
+    Error, Result,
+    untyped::{self, FromJson},
+};
 
 /// What a list says of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,19 +57,15 @@ impl ListFilter {
             });
         }
         let filter = untyped::object(filter, "filter")?;
-        let text = |name: &str| match untyped::optional(filter, name) {
-            None => Ok(None),
-            Some(_) => untyped::string(filter, "filter", name).map(Some),
-        };
         let limit = match untyped::optional(filter, "limit") {
             None => DEFAULT_LIMIT,
             Some(_) => untyped::integer(filter, "filter", "limit", 1)?.min(MAX_LIMIT),
         };
-        let before = text("before")?.map(|cursor| position(&cursor)).transpose()?;
+        let before: Option<String> = untyped::member(filter, "filter", "before")?;
         Ok(Self {
-            cwd: text("cwd")?,
+            cwd: untyped::member(filter, "filter", "cwd")?,
             limit,
-            before,
+            before: before.map(|cursor| position(&cursor)).transpose()?,
         })
     }
 }
@@ -94,7 +93,7 @@ impl SessionRecord {
             unread: self.message_count.saturating_sub(read),
             created_at: self.created_at,
             updated_at: self.updated_at,
-            outcome: setting("outcome").and_then(|value| serde_json::from_value(value.clone()).ok()),
+            outcome: setting("outcome").and_then(|value| FromJson::from_json(value, "outcome").ok()),
             cursor: format!("{}:{}", self.updated_at as u64, self.id),
         }
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack, Positioned,
@@ -20,6 +20,7 @@ use crate::{
     Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
     prompt::Checkpoint,
+    untyped::insert_sorted,
 };
 
 /// Every record by store, in key order: the key as JSON text, and the record.
@@ -33,19 +34,34 @@ pub struct MemoryStorage<M> {
 }
 
 struct Records<M> {
-    sessions: BTreeMap<String, Session<M>>,
-    shared: BTreeMap<String, BTreeMap<String, Value>>,
+    /// By id.
+    sessions: Vec<Session<M>>,
+    /// Stores by name, values by key.
+    shared: BTreeMap<String, Value>,
 }
+
+/// Records by their positions, rising.
+type Positions<T> = Vec<(u32, T)>;
 
 #[derive(Clone)]
 struct Session<M> {
     stored: StoredRecord,
     messages: Vec<M>,
-    outlines: BTreeMap<u32, OutlinePack>,
-    snapshots: BTreeMap<u32, RuntimeContextSnapshot>,
-    checkpoints: BTreeMap<u32, Checkpoint>,
-    compactions: BTreeMap<u32, CompactionCheckpoint>,
-    operations: BTreeMap<u64, String>,
+    /// By pack, all there.
+    outlines: Vec<OutlinePack>,
+    snapshots: Positions<RuntimeContextSnapshot>,
+    checkpoints: Positions<Checkpoint>,
+    compactions: Positions<CompactionCheckpoint>,
+    /// By slot, all there.
+    operations: Vec<String>,
+}
+
+impl<M> Records<M> {
+    /// Where a session is, or where it would be.
+    fn place_of(&self, id: &str) -> std::result::Result<usize, usize> {
+        self.sessions
+            .binary_search_by(|session| session.stored.record.id.as_str().cmp(id))
+    }
 }
 
 impl<M> MemoryStorage<M> {
@@ -53,7 +69,7 @@ impl<M> MemoryStorage<M> {
     pub fn new() -> Self {
         Self {
             records: Rc::new(RefCell::new(Records {
-                sessions: BTreeMap::new(),
+                sessions: Vec::new(),
                 shared: BTreeMap::new(),
             })),
             closed: Rc::new(Cell::new(false)),
@@ -115,15 +131,16 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                 .or_default()
                 .push((key.to_string(), record));
         };
-        for (id, session) in sessions {
+        for session in sessions {
+            let id = session.stored.record.id.clone();
             put(keys::SESSIONS, json!(id), plain(&session.stored));
             for (index, message) in session.messages.iter().enumerate() {
                 let record = json!({ "sessionId": id, "index": index, "body": body(message) });
                 put(keys::MESSAGES, json!([id, index]), record);
             }
-            for (pack, held) in &session.outlines {
-                let record = json!({ "sessionId": id, "pack": pack, "outlines": held.outlines });
-                put(keys::OUTLINES, json!([id, pack]), record);
+            for held in &session.outlines {
+                let record = json!({ "sessionId": id, "pack": held.pack, "outlines": held.outlines });
+                put(keys::OUTLINES, json!([id, held.pack]), record);
             }
             let lists = [
                 (keys::SNAPSHOTS, positioned(&id, &session.snapshots)),
@@ -135,14 +152,14 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                     put(store, json!([id, position]), record);
                 }
             }
-            for (slot, operation) in &session.operations {
+            for (slot, operation) in session.operations.iter().enumerate() {
                 let record = json!({ "sessionId": id, "slot": slot, "operationId": operation });
                 put(keys::COMMITS, json!([id, slot]), record);
             }
         }
         for (store, values) in shared {
-            for (key, value) in values {
-                put(&store, json!(key), value);
+            for (key, value) in values.as_object().into_iter().flatten() {
+                put(&store, json!(key), value.clone());
             }
         }
         dump
@@ -153,7 +170,7 @@ fn plain(record: &impl Serialize) -> Value {
     serde_json::to_value(record).unwrap_or_default()
 }
 
-fn positioned(id: &str, list: &BTreeMap<u32, impl Serialize>) -> Vec<(u32, Value)> {
+fn positioned(id: &str, list: &[(u32, impl Serialize)]) -> Vec<(u32, Value)> {
     list.iter()
         .map(|(position, record)| {
             let position = *position;
@@ -206,14 +223,16 @@ struct MemorySession<M> {
 impl<M: Clone + 'static> MemorySession<M> {
     /// Reads the session, where there is one.
     fn read<T>(&self, read: impl FnOnce(&Session<M>) -> T) -> Result<Option<T>> {
-        Ok(self.storage.open()?.borrow().sessions.get(&self.id).map(read))
+        let records = self.storage.open()?.borrow();
+        let at = records.place_of(&self.id).ok();
+        Ok(at.and_then(|at| records.sessions.get(at)).map(read))
     }
 
     fn apply(&self, commit: &Commit<M>) -> Result<CommitStatus> {
         let mut records = self.storage.open()?.borrow_mut();
-        let session = records.sessions.get(&self.id);
-        let remembered =
-            session.is_some_and(|it| it.operations.values().any(|id| *id == commit.operation_id));
+        let place = records.place_of(&self.id);
+        let session = place.ok().and_then(|at| records.sessions.get(at));
+        let remembered = session.is_some_and(|it| it.operations.contains(&commit.operation_id));
         let (next, slot) = match decide(&self.id, commit, session.map(|it| &it.stored), remembered)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (*next, slot),
@@ -226,39 +245,57 @@ impl<M: Clone + 'static> MemorySession<M> {
         let counters = next.record.counters;
 
         // Nothing fails from here on.
-        let session = records
-            .sessions
-            .entry(self.id.clone())
-            .or_insert_with(|| Session {
+        if let Err(at) = place {
+            let new = Session {
                 stored: next.clone(),
                 messages: Vec::new(),
-                outlines: BTreeMap::new(),
-                snapshots: BTreeMap::new(),
-                checkpoints: BTreeMap::new(),
-                compactions: BTreeMap::new(),
-                operations: BTreeMap::new(),
-            });
-        session.stored = next;
-        session
-            .messages
-            .extend(commit.messages.iter().map(|message| message.body.clone()));
-        session
-            .outlines
-            .extend(commit.outline_packs.iter().map(|held| (held.pack, held.clone())));
-        session.snapshots.extend(commit.snapshots.iter().cloned());
-        session.checkpoints.extend(commit.checkpoints.iter().cloned());
-        session.compactions.extend(commit.compactions.iter().cloned());
-        session.operations.insert(slot, commit.operation_id.clone());
+                outlines: Vec::new(),
+                snapshots: Vec::new(),
+                checkpoints: Vec::new(),
+                compactions: Vec::new(),
+                operations: Vec::new(),
+            };
+            records.sessions.insert(at, new);
+        }
+        let (Ok(at) | Err(at)) = place;
+        if let Some(session) = records.sessions.get_mut(at) {
+            session.stored = next;
+            for message in &commit.messages {
+                session.messages.push(message.body.clone());
+            }
+            for held in &commit.outline_packs {
+                session.outlines.truncate(held.pack as usize);
+                session.outlines.push(held.clone());
+            }
+            place_all(&mut session.snapshots, &commit.snapshots);
+            place_all(&mut session.checkpoints, &commit.checkpoints);
+            place_all(&mut session.compactions, &commit.compactions);
+            match session.operations.get_mut(slot as usize) {
+                Some(oldest) => oldest.clone_from(&commit.operation_id),
+                None => session.operations.push(commit.operation_id.clone()),
+            }
+        }
         Ok(CommitStatus::Applied(counters))
     }
 }
 
+fn place_all<T: Clone>(stored: &mut Positions<T>, new: &[(u32, T)]) {
+    for item in new {
+        insert_sorted(stored, item.clone(), &|(a, _), (b, _)| a.cmp(b));
+    }
+}
+
 /// What is stored is never overwritten: new records take free positions, one each.
-fn free<T>(stored: &BTreeMap<u32, T>, new: &[(u32, T)], store: &str) -> Result<()> {
-    match new.iter().find(|(position, _)| stored.contains_key(position)) {
+fn free<T>(stored: &[(u32, T)], new: &[(u32, T)], store: &str) -> Result<()> {
+    let is_taken = |position: u32| stored.binary_search_by(|(other, _)| other.cmp(&position)).is_ok();
+    match new.iter().find(|(position, _)| is_taken(*position)) {
         Some((position, _)) => Err(taken(store, *position)),
         None => Ok(()),
     }
+}
+
+fn items<T: Clone>(stored: &[(u32, T)]) -> Vec<T> {
+    stored.iter().map(|(_, item)| item.clone()).collect()
 }
 
 impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
@@ -272,12 +309,12 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
                 record: session.stored.record.clone(),
                 outlines: session
                     .outlines
-                    .values()
+                    .iter()
                     .flat_map(|held| held.outlines.iter().cloned())
                     .collect(),
-                snapshots: session.snapshots.values().cloned().collect(),
-                checkpoints: session.checkpoints.values().cloned().collect(),
-                compactions: session.compactions.values().cloned().collect(),
+                snapshots: items(&session.snapshots),
+                checkpoints: items(&session.checkpoints),
+                compactions: items(&session.compactions),
             })
         })
     }
@@ -300,7 +337,10 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
 
     fn delete(&self) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            self.storage.open()?.borrow_mut().sessions.remove(&self.id);
+            let mut records = self.storage.open()?.borrow_mut();
+            if let Ok(at) = records.place_of(&self.id) {
+                records.sessions.remove(at);
+            }
             Ok(())
         })
     }
@@ -314,7 +354,12 @@ impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
         Box::pin(async move {
             known_store(&store)?;
             let records = self.0.open()?.borrow();
-            let values = records.shared.get(&store).into_iter().flatten();
+            let values = records
+                .shared
+                .get(&store)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten();
             Ok(values.map(|(key, value)| (key.clone(), value.clone())).collect())
         })
     }
@@ -324,13 +369,17 @@ impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
         Box::pin(async move {
             known_store(&store)?;
             let mut records = self.0.open()?.borrow_mut();
-            let values = records.shared.entry(store).or_default();
+            let mut values = match records.shared.remove(&store) {
+                Some(Value::Object(values)) => values,
+                _ => Map::new(),
+            };
             for (key, value) in changes {
                 match value {
                     Some(value) => values.insert(key, value),
                     None => values.remove(&key),
                 };
             }
+            records.shared.insert(store, Value::Object(values));
             Ok(())
         })
     }
@@ -342,27 +391,28 @@ impl<M: Clone + 'static> DirectoryStorage for MemoryDirectory<M> {
     fn list(&self, filter: ListFilter) -> LocalFuture<'_, Result<Vec<SessionRecord>>> {
         Box::pin(async move {
             let records = self.0.open()?.borrow();
-            let mut found: Vec<&SessionRecord> = records
-                .sessions
-                .values()
-                .map(|session| &session.stored.record)
-                .filter(|record| filter.cwd.as_ref().is_none_or(|cwd| *cwd == record.cwd))
-                .filter(|record| {
-                    filter.before.as_ref().is_none_or(|(updated_at, id)| {
-                        record
-                            .updated_at
-                            .total_cmp(updated_at)
-                            .then_with(|| record.id.cmp(id))
-                            .is_lt()
-                    })
-                })
-                .collect();
-            found.sort_by(|a, b| {
+            let newest_first = |a: &&SessionRecord, b: &&SessionRecord| {
                 b.updated_at
                     .total_cmp(&a.updated_at)
                     .then_with(|| b.id.cmp(&a.id))
-            });
-            Ok(found.into_iter().take(filter.limit as usize).cloned().collect())
+            };
+            let mut found = Vec::new();
+            for session in &records.sessions {
+                let record = &session.stored.record;
+                let here = filter.cwd.as_ref().is_none_or(|cwd| *cwd == record.cwd);
+                let behind = filter.before.as_ref().is_none_or(|(updated_at, id)| {
+                    record
+                        .updated_at
+                        .total_cmp(updated_at)
+                        .then_with(|| record.id.cmp(id))
+                        .is_lt()
+                });
+                if here && behind {
+                    insert_sorted(&mut found, record, &newest_first);
+                    found.truncate(filter.limit as usize);
+                }
+            }
+            Ok(found.into_iter().cloned().collect())
         })
     }
 }

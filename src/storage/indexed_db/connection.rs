@@ -11,7 +11,10 @@ use super::{
     database::{self, Handle, PATIENCE_MS, Work},
     schema::STEPS,
 };
-use crate::{ErrorCode, Result, storage::closed};
+use crate::{
+    ErrorCode, Result,
+    storage::{LocalFuture, closed},
+};
 
 /// A database by its name. Neither a lost connection nor a failed attempt is remembered.
 pub struct Connection {
@@ -50,9 +53,27 @@ impl Connection {
     /// Does some work in a connection; where that was lost, once more in a new one. The work must be one transaction
     /// that can be repeated.
     pub async fn run<T>(&self, work: impl AsyncFn(&Handle) -> Result<T>) -> Result<T> {
-        let first = self.attempt(&work).await;
+        let done = RefCell::new(None);
+        let attempt = |handle: Rc<Handle>| -> LocalFuture<'_, Result<()>> {
+            Box::pin(async {
+                let handle = handle;
+                let result = work(&handle).await?;
+                done.replace(Some(result));
+                Ok(())
+            })
+        };
+        self.repeat(&attempt).await?;
+        done.take().ok_or_else(closed)
+    }
+
+    /// The part of it that is the same for every kind of work, and is there once.
+    async fn repeat<'a>(
+        &self,
+        work: &'a (dyn Fn(Rc<Handle>) -> LocalFuture<'a, Result<()>> + 'a),
+    ) -> Result<()> {
+        let first = self.attempt(work).await;
         match first {
-            Err(error) if error.code() == ErrorCode::StorageLost => self.attempt(&work).await,
+            Err(error) if error.code() == ErrorCode::StorageLost => self.attempt(work).await,
             first => first,
         }
     }
@@ -62,9 +83,12 @@ impl Connection {
         handle.write(stores, self.durability)
     }
 
-    async fn attempt<T>(&self, work: &impl AsyncFn(&Handle) -> Result<T>) -> Result<T> {
+    async fn attempt<'a>(
+        &self,
+        work: &'a (dyn Fn(Rc<Handle>) -> LocalFuture<'a, Result<()>> + 'a),
+    ) -> Result<()> {
         let handle = self.handle().await?;
-        let done = work(&handle).await;
+        let done = work(Rc::clone(&handle)).await;
         if done
             .as_ref()
             .is_err_and(|error| error.code() == ErrorCode::StorageLost)

@@ -26,7 +26,7 @@ fn classify(name: &str, text: &str) -> Error {
         // Thrown by a connection that is closing, and the fate of a transaction that was not aborted by us.
         "InvalidStateError" | "AbortError" => return lost().with("cause", cause(name, text)),
         // WebKit has no name of its own for this one.
-        "UnknownError" if text.contains("lost") => return lost().with("cause", cause(name, text)),
+        "UnknownError" if mentions(text, b"lost") => return lost().with("cause", cause(name, text)),
         "ConstraintError" => (
             ErrorCode::StorageFailed,
             "a record of the same key is stored already; nothing was saved",
@@ -41,6 +41,11 @@ fn classify(name: &str, text: &str) -> Error {
         ),
     };
     Error::new(code, message).with("cause", cause(name, text))
+}
+
+/// Whether a text holds these bytes. A search of the standard library would cost the module 3 kB.
+fn mentions(text: &str, what: &[u8]) -> bool {
+    text.as_bytes().windows(what.len()).any(|part| part == what)
 }
 
 fn cause(name: &str, text: &str) -> String {
@@ -93,7 +98,7 @@ pub fn of_open(error: &Error) -> Error {
     // Forbidden by the browser: a sandboxed or cross-site frame, site data turned off, an old private window.
     let forbidden = cause.starts_with("SecurityError")
         || cause.starts_with("InvalidStateError")
-        || (cause.starts_with("UnknownError") && cause.contains("denied permission"));
+        || (cause.starts_with("UnknownError") && mentions(cause, b"denied permission"));
     if forbidden {
         unavailable("the browser forbids IndexedDB here").with("cause", cause)
     } else {

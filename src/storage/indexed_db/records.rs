@@ -3,20 +3,24 @@
 
 use indexed_db_futures::KeyRange;
 use js_sys::{Array, JSON, Object, Reflect};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use wasm_bindgen::JsValue;
 
 use super::failure;
 use crate::{
-    Result,
+    Error, Result,
     storage::{AppendedMessage, OutlinePack, damaged},
+    untyped::FromJson,
 };
 
 /// A record made of metadata.
 pub fn write(record: &impl Serialize) -> Result<JsValue> {
-    let text = serde_json::to_string(record)
-        .map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))?;
-    JSON::parse(&text).map_err(|exception| failure::of_js(&exception))
+    JSON::parse(&json(record)?).map_err(|exception| failure::of_js(&exception))
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    // Only a map whose keys are no strings fails, and there is none.
+    serde_json::to_string(value).map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))
 }
 
 /// The JSON text of a record.
@@ -26,13 +30,14 @@ pub fn text(record: &JsValue) -> Result<String> {
 }
 
 /// A record of a session, read.
-pub fn read<T: DeserializeOwned>(session: &str, record: &JsValue) -> Result<T> {
+pub fn read<T: FromJson>(session: &str, record: &JsValue) -> Result<T> {
     parse(session, &text(record)?)
 }
 
 /// JSON of a session, read.
-pub fn parse<T: DeserializeOwned>(session: &str, text: &str) -> Result<T> {
-    serde_json::from_str(text)
+pub fn parse<T: FromJson>(session: &str, text: &str) -> Result<T> {
+    let read = serde_json::from_str(text).map_err(|cause| Error::invalid(format!("it is no JSON: {cause}")));
+    read.and_then(|value| T::from_json(&value, "record"))
         .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
 }
 
@@ -47,11 +52,10 @@ pub fn message(session: &str, message: &AppendedMessage<JsValue>) -> Result<JsVa
 
 /// A pack of outlines as it is stored: as text, which is cloned and read many times faster than an object tree.
 pub fn pack(session: &str, pack: &OutlinePack) -> Result<JsValue> {
-    let outlines = text(&write(&pack.outlines)?)?;
     object(&[
         ("sessionId", session.into()),
         ("pack", pack.pack.into()),
-        ("outlines", outlines.into()),
+        ("outlines", json(&pack.outlines)?.into()),
     ])
 }
 

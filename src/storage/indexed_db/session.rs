@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use indexed_db_futures::{BuildPrimitive, KeyRange, object_store::ObjectStore, prelude::QuerySource};
-use serde::{Serialize, de::DeserializeOwned};
+use indexed_db_futures::{BuildPrimitive, KeyRange, future::GetAllPrimitiveRequest, prelude::QuerySource};
+use serde::Serialize;
 use wasm_bindgen::JsValue;
 
 use super::{
@@ -19,6 +19,7 @@ use crate::{
         apply::{Decision, StoredRecord, decide},
         damaged, keys,
     },
+    untyped::FromJson,
 };
 
 pub struct Session {
@@ -77,9 +78,7 @@ impl Session {
         let Some(record) = record else {
             return Ok(None);
         };
-        let read = StoredRecord::from_json(&records::text(&record)?);
-        read.map(Some)
-            .map_err(|error| damaged(&self.id, &format!("its record cannot be read ({error})")))
+        records::read(&self.id, &record).map(Some)
     }
 
     /// The session's record, and whether the ring holds an operation id.
@@ -133,11 +132,19 @@ impl Session {
 
     async fn load_from(&self, handle: &Handle) -> Result<Option<StoredSession>> {
         let work = handle.read(keys::OF_SESSIONS)?;
-        let Some(StoredRecord { record, .. }) = self.record(&work).await? else {
+        let store = work.store(keys::SESSIONS)?;
+        // Every request is on its way before the first is waited for.
+        let record = store.get::<JsValue, _, _>(self.id.as_str()).primitive();
+        let packs = self.all(&work, keys::OUTLINES)?;
+        let snapshots = self.all(&work, keys::SNAPSHOTS)?;
+        let checkpoints = self.all(&work, keys::CHECKPOINTS)?;
+        let compactions = self.all(&work, keys::COMPACTIONS)?;
+
+        let Some(StoredRecord { record, .. }) = self.stored(work.result(record).await?)? else {
             return Ok(None);
         };
         let mut outlines = Vec::new();
-        for pack in self.all(&work, keys::OUTLINES).await? {
+        for pack in packs.found(&work).await? {
             let text = records::member(&pack, "outlines").as_string().unwrap_or_default();
             outlines.extend(records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
         }
@@ -152,39 +159,18 @@ impl Session {
         Ok(Some(StoredSession {
             record,
             outlines,
-            snapshots: self.list(&work, keys::SNAPSHOTS).await?,
-            checkpoints: self.list(&work, keys::CHECKPOINTS).await?,
-            compactions: self.list(&work, keys::COMPACTIONS).await?,
+            snapshots: self.list(snapshots.found(&work).await?)?,
+            checkpoints: self.list(checkpoints.found(&work).await?)?,
+            compactions: self.list(compactions.found(&work).await?)?,
         }))
     }
 
-    /// Every record of a store that belongs to this session, in order.
-    async fn all(&self, work: &Work<'_>, store: &str) -> Result<Vec<JsValue>> {
-        self.range(work, &work.store(store)?, records::of_session(&self.id))
-            .await
+    /// Asks for every record of a store that belongs to this session, in order.
+    fn all(&self, work: &Work<'_>, store: &str) -> Result<Asked> {
+        Asked::new(work, store, records::of_session(&self.id))
     }
 
-    async fn range(
-        &self,
-        work: &Work<'_>,
-        store: &ObjectStore<'_>,
-        range: KeyRange<JsValue>,
-    ) -> Result<Vec<JsValue>> {
-        let found = work
-            .result(
-                store
-                    .get_all::<JsValue>()
-                    .with_query::<JsValue, _>(range)
-                    .primitive(),
-            )
-            .await?;
-        found
-            .collect::<Result<_, _>>()
-            .map_err(|error| failure::of_crate(&error))
-    }
-
-    async fn list<T: DeserializeOwned>(&self, work: &Work<'_>, store: &str) -> Result<Vec<T>> {
-        let found = self.all(work, store).await?;
+    fn list<T: FromJson>(&self, found: Vec<JsValue>) -> Result<Vec<T>> {
         found
             .iter()
             .map(|record| records::read(&self.id, record))
@@ -199,7 +185,7 @@ impl Session {
             records::key(&self.id, to),
             true,
         );
-        let found = self.range(&work, &work.store(keys::MESSAGES)?, range).await?;
+        let found = Asked::new(&work, keys::MESSAGES, range)?.found(&work).await?;
         // Keys are unique and sorted: as many as were asked for are exactly those.
         if found.len() != (to - from) as usize {
             return Err(damaged(
@@ -222,6 +208,27 @@ impl Session {
             work.sent(work.store(name)?.delete::<JsValue, _>(range).primitive())?;
         }
         work.commit().await
+    }
+}
+
+/// Records that were asked for.
+struct Asked(GetAllPrimitiveRequest<JsValue>);
+
+impl Asked {
+    fn new(work: &Work<'_>, store: &str, range: KeyRange<JsValue>) -> Result<Self> {
+        let store = work.store(store)?;
+        let request = store
+            .get_all::<JsValue>()
+            .with_query::<JsValue, _>(range)
+            .primitive();
+        request.map(Self).map_err(|error| failure::of_crate(&error))
+    }
+
+    async fn found(self, work: &Work<'_>) -> Result<Vec<JsValue>> {
+        let found = work.result(Ok(self.0)).await?;
+        found
+            .collect::<Result<_, _>>()
+            .map_err(|error| failure::of_crate(&error))
     }
 }
 
