@@ -1,11 +1,4 @@
 //! The projection: vectors written by hand, and properties of any conversation.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]

@@ -138,7 +138,7 @@ fn other_sections_and_models_are_declared_until_they_are_dispatched() {
         let (request, report) = turn.request().unwrap();
         assert_eq!(report.divergence.class, DivergenceClass::System);
         assert_eq!(
-            report.divergence.events.iter().copied().collect::<Vec<_>>(),
+            report.divergence.events.to_vec(),
             expected
         );
         assert!(request.system_prompt.starts_with(
