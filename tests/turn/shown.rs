@@ -137,10 +137,7 @@ fn other_sections_and_models_are_declared_until_they_are_dispatched() {
         let turn = session.begin(&json!("two"), &PromptOptions::default()).unwrap();
         let (request, report) = turn.request().unwrap();
         assert_eq!(report.divergence.class, DivergenceClass::System);
-        assert_eq!(
-            report.divergence.events.to_vec(),
-            expected
-        );
+        assert_eq!(report.divergence.events.to_vec(), expected);
         assert!(request.system_prompt.starts_with(
             "Be verbose.\n\n<style>\nplain &lt;permissions> &lt;/ Skill >\n</style>\n\n<cwd>\n"
         ));

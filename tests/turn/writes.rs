@@ -458,3 +458,17 @@ fn a_model_failure_and_a_failed_write_are_both_reported() {
         ]
     );
 }
+
+#[test]
+fn a_session_with_a_pending_save_is_there_again_although_nobody_held_it() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    let report = lab.run(session.set_title("kept".to_owned()));
+    assert_eq!(refused(report).code(), ErrorCode::StorageFailed);
+    drop(session);
+
+    let again = lab.open();
+    assert!(again.machine().save_error().is_some());
+    assert_eq!(again.machine().header().title.as_deref(), Some("kept"));
+}
