@@ -6,6 +6,7 @@ import { askDelete, askTitle, ChatList, titleOf } from './chats.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
 import { el } from './dom.js';
+import { setUpFrame, uncover } from './frame.js';
 import { COMMANDS, scriptedModel } from './model.js';
 import { Panel } from './panel.js';
 import { Reports } from './reports.js';
@@ -102,7 +103,7 @@ async function openFirst() {
 async function newChat() {
     // An empty chat is as good as a new one.
     if (session && session.state.messageCount === 0 && session.header.title === null) {
-        if (narrow.matches) toggle('chats', false);
+        uncover();
         composer.focus();
         return;
     }
@@ -134,7 +135,7 @@ async function go(id) {
     else if (named() !== id) history.pushState(undefined, '', `#chat=${id}`);
     composer.open(id);
     showSession();
-    if (narrow.matches) toggle('chats', false);
+    uncover();
     composer.focus();
     await markRead();
     await refreshChats();
@@ -213,7 +214,9 @@ async function refreshWhenSeen() {
     const infos = (await trying('Listing', () => runtime.listSessions({ limit: chatsShown + 1 }))) ?? [];
     const now = infos.find((info) => info.id === id);
     if (idle && session.id === id && now && new Date(now.updatedAt).toISOString() !== header.updatedAt) {
-        await leave(session);
+        const old = session;
+        forget(id);
+        await trying('Closing', () => oneAtATime(old, () => old.dispose()));
         await go(id);
     } else {
         await refreshChats();
@@ -439,32 +442,11 @@ function dropPending() {
     location.reload();
 }
 
-// ---- the frame ----------------------------------------------------------------------------------------------------
+// ---- wiring -------------------------------------------------------------------------------------------------------
 
-/** The list and the panel stand beside the conversation; in a small window one at a time; in a narrow one over it. */
-const small = matchMedia('(max-width: 1100px)');
-const narrow = matchMedia('(max-width: 760px)');
-
-function toggle(id, shown) {
-    const part = byId(id);
-    const button = byId(`toggle-${id}`);
-    if (!shown && part.contains(document.activeElement)) button.focus();
-    part.hidden = !shown;
-    button.setAttribute('aria-expanded', String(shown));
-    if (shown && small.matches) toggle(id === 'chats' ? 'panel' : 'chats', false);
-    document.querySelector('main').inert = narrow.matches && !(byId('chats').hidden && byId('panel').hidden);
-    if (id === 'panel' && shown && session) panel.show(session, requests.get(session.id));
-}
-
-function fit() {
-    toggle('chats', !small.matches || (!narrow.matches && byId('panel').hidden));
-}
-
-for (const id of ['chats', 'panel']) {
-    byId(`toggle-${id}`).addEventListener('click', () => toggle(id, byId(id).hidden));
-}
-fit();
-for (const size of [small, narrow]) size.addEventListener('change', fit);
+setUpFrame((id) => {
+    if (id === 'panel' && session) panel.show(session, requests.get(session.id));
+});
 byId('new-chat').addEventListener('click', newChat);
 byId('more-chats').addEventListener('click', () => {
     chatsShown += PAGE_OF_CHATS;
@@ -479,7 +461,7 @@ byId('open-help').addEventListener('click', () => byId('help-dialog').showModal(
 document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return;
     if (session?.state.isRunning) stop();
-    else if (narrow.matches) for (const id of ['chats', 'panel']) toggle(id, false);
+    else uncover();
 });
 document.addEventListener('visibilitychange', refreshWhenSeen);
 window.addEventListener('popstate', () => {
