@@ -101,6 +101,7 @@ async function openFirst() {
 }
 
 async function newChat() {
+    reports.clear();
     // An empty chat is as good as a new one.
     if (session && session.state.messageCount === 0 && session.header.title === null) {
         uncover();
@@ -377,9 +378,10 @@ async function send(draft) {
     reports.clear();
     showState();
     refreshChats();
-    const result = await trying('Sending', () =>
-        oneAtATime(asked, () => asked.prompt(draft.content, { skills: draft.skills })),
-    );
+    const result = await oneAtATime(asked, () => asked.prompt(draft.content, { skills: draft.skills })).catch((error) => {
+        // Somebody stopped it before it was on its way: the draft comes back, and that says it.
+        if (error.code !== 'aborted') reports.error(error, 'Sending');
+    });
     running = undefined;
     if (session?.id === asked.id) {
         if (!result) composer.restore(draft);
