@@ -115,7 +115,7 @@ async function newChat() {
 }
 
 /** Somebody may ask for another chat before this one is there: the last one asked for counts. */
-let asked = 0;
+let lastAsked = 0;
 
 
 function choose(id) {
@@ -125,9 +125,9 @@ function choose(id) {
 
 /** Shows a chat. Says whether it could be opened. */
 async function go(id) {
-    const mine = ++asked;
+    const mine = ++lastAsked;
     const opened = await trying('Opening', () => runtime.openSession(id));
-    if (!opened || mine !== asked) return false;
+    if (!opened || mine !== lastAsked) return false;
     const before = session;
     session = opened;
     if (before && before.id !== id) leave(before);
@@ -143,15 +143,17 @@ async function go(id) {
     return true;
 }
 
-/** A chat that nothing needs is closed, so that opening it again reads what is stored. */
+/**
+ * A chat that is not shown any more is closed when it is idle, so that opening it again reads what is stored. One that
+ * cannot be closed, because something is still to be saved, stays open.
+ */
 async function leave(left) {
-    const { isRunning, hasPendingSave } = left.state;
-    if (isRunning || hasPendingSave || running === left.id) return;
-    forget(left.id);
-    await trying('Closing', () =>
+    await oneAtATime(left, async () => {
         // Somebody may be back already.
-        oneAtATime(left, () => (session?.id === left.id ? undefined : left.dispose())),
-    );
+        if (session?.id === left.id) return;
+        await left.dispose();
+        forget(left.id);
+    }).catch(() => {});
 }
 
 function forget(id) {

@@ -163,6 +163,21 @@ test('chats are listed newest first, renamed, deleted after a question, and the 
     assert.deepEqual(await names(), ['Ünïcode <b>&amp;']);
 });
 
+test('a chat that is being answered is not deleted, and the error of the library says why', async () => {
+    const chat = await chats.shared();
+    await chat.type('/slow to delete');
+    await chat.box.press('Enter');
+    await chat.page.locator('.streaming .text').waitFor();
+    await chat.page.getByRole('button', { name: 'Delete “/slow to delete”' }).click();
+    await chat.page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
+    const error = chat.reports.getByRole('alert');
+    await error.getByText('session_busy').waitFor();
+    assert.match(await error.locator('.why').textContent(), /call `abort\(\)`/);
+    await chat.stop.click();
+    await chat.idle();
+    assert.equal((await chat.texts())[0], '/slow to delete');
+});
+
 test('a chat can be looked at while another one is answered', async () => {
     const chat = await chats.fresh({ pause: 30 });
     await chat.say('One');
