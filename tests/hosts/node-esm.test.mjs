@@ -24,7 +24,7 @@ async function run(body) {
 }
 
 test('the tarball holds exactly one .wasm, and the texts of the project', async () => {
-    const { stdout } = await promisify(execFile)('tar', ['-tzf', tarball()]);
+    const { stdout } = await promisify(execFile)('tar', ['-tzf', await tarball()]);
     const files = stdout.trim().split('\n');
     assert.deepEqual(files.filter((file) => file.endsWith('.wasm')), ['package/runcontext.wasm']);
     for (const name of ['README.md', 'CHANGELOG.md', 'LICENSE-MIT', 'LICENSE-APACHE', 'index.d.ts']) {

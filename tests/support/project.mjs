@@ -1,6 +1,7 @@
 // The packed package, as a user gets it.
 
 import { execFile } from 'node:child_process';
+import { rmSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -9,17 +10,26 @@ import { promisify } from 'node:util';
 
 const exec = promisify(execFile);
 
-function fromEnvironment(name) {
-    const value = process.env[name];
-    if (!value) throw new Error(`${name} is not set: run the tests with \`cargo xtask test\``);
-    return value;
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** The folder `pkg/`, by default as the last `cargo xtask build` left it. */
+export const packageFolder = () => process.env.RUNCONTEXT_PKG ?? path.join(root, 'pkg');
+
+/** The folder with real sessions and skills. It is no part of the project, and may be absent. */
+export const dataFolder = () => process.env.RUNCONTEXT_DATA ?? path.join(root, '..', 'shared', 'data');
+
+/** The tarball that `cargo xtask package` made; by hand, `pkg/` packed anew. */
+export async function tarball() {
+    return process.env.RUNCONTEXT_TARBALL ?? (packed ??= await pack());
 }
 
-/** The tarball that `cargo xtask package` made. */
-export const tarball = () => fromEnvironment('RUNCONTEXT_TARBALL');
-
-/** The folder `pkg/`. */
-export const packageFolder = () => fromEnvironment('RUNCONTEXT_PKG');
+let packed;
+async function pack() {
+    const folder = await mkdtemp(path.join(os.tmpdir(), 'runcontext-tarball-'));
+    process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+    const { stdout } = await exec('npm', ['pack', '--json', '--pack-destination', folder, packageFolder()]);
+    return path.join(folder, JSON.parse(stdout)[0].filename);
+}
 
 /** The folder with what the tests install from npm. */
 export const testPackages = fileURLToPath(new URL('../node_modules', import.meta.url));
@@ -34,7 +44,7 @@ export async function installed(files = {}) {
     await writeFile(path.join(folder, 'package.json'), '{ "private": true, "type": "module" }\n');
     for (const [name, content] of Object.entries(files)) await writeFile(path.join(folder, name), content);
     const flags = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'];
-    await exec('npm', ['install', ...flags, tarball()], { cwd: folder });
+    await exec('npm', ['install', ...flags, await tarball()], { cwd: folder });
     return {
         folder,
         /** Runs Node there and gives what it printed. */

@@ -22,4 +22,6 @@ mod interrupted;
 mod refusals;
 mod rows;
 mod shown;
+#[cfg(not(target_family = "wasm"))]
+mod size;
 mod writes;

@@ -39,7 +39,7 @@ fn refused_while_pending(lab: &Lab, session: &Rc<Session<Value>>) {
 fn a_refused_write_at_any_commit_is_made_up_for_by_the_next_or_by_flush() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             lab.storage.fail(at, Fault::Refuse);
             let report = long_turn(&lab, &session, way);
@@ -71,7 +71,7 @@ fn a_refused_write_at_any_commit_is_made_up_for_by_the_next_or_by_flush() {
 fn writes_that_are_refused_from_any_commit_on_wait_in_order_for_flush() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             for attempt in at..100 {
                 lab.storage.fail(attempt, Fault::Refuse);
@@ -113,7 +113,7 @@ fn writes_that_are_refused_from_any_commit_on_wait_in_order_for_flush() {
 fn a_lost_acknowledgement_at_any_commit_is_applied_once_and_the_queue_follows_in_order() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             lab.storage.fail(at, Fault::LoseAcknowledgement);
             let report = long_turn(&lab, &session, way);
@@ -144,7 +144,7 @@ fn a_lost_acknowledgement_at_any_commit_is_applied_once_and_the_queue_follows_in
 fn acknowledgements_that_are_lost_from_any_commit_on_hold_the_queue_and_flush_finishes_it() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             for attempt in at..100 {
                 lab.storage.fail(attempt, Fault::LoseAcknowledgement);
@@ -164,7 +164,7 @@ fn acknowledgements_that_are_lost_from_any_commit_on_hold_the_queue_and_flush_fi
 
 #[test]
 fn a_first_write_that_fails_leaves_no_session() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     lab.storage.fail(1, Fault::Refuse);
     let options = NewSession {
         id: Some(ID.to_owned()),
@@ -184,7 +184,7 @@ fn a_first_write_that_fails_leaves_no_session() {
 
 #[test]
 fn a_write_that_failed_shows_as_pending_at_once_and_the_turn_goes_on() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     lab.world.at(2_000.0);
@@ -221,7 +221,7 @@ fn a_write_that_failed_shows_as_pending_at_once_and_the_turn_goes_on() {
 #[test]
 fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
     for at in 1..LONG_TURN_COMMITS {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         let released = Signal::default();
@@ -255,7 +255,7 @@ fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
 
 #[test]
 fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let turn = lab.run(dispatched(&session, "hello"));
@@ -284,7 +284,7 @@ fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
 
 #[test]
 fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let released = Signal::default();
     lab.storage.fail(1, Fault::Wait(released.clone()));
@@ -309,7 +309,7 @@ fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
 
 #[test]
 fn a_setting_that_could_not_be_saved_is_pending_and_is_flushed() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.storage.fail(1, Fault::Refuse);
@@ -337,7 +337,7 @@ fn a_setting_that_could_not_be_saved_is_pending_and_is_flushed() {
 
 #[test]
 fn titles_pins_and_marks_wait_behind_what_is_pending() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     let report = long_turn(&lab, &session, Way::Begin);
@@ -363,7 +363,7 @@ fn titles_pins_and_marks_wait_behind_what_is_pending() {
 #[test]
 fn a_conflict_lets_the_turn_run_on_in_memory_and_is_reported_at_its_end() {
     for at in 1..LONG_TURN_COMMITS {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         for attempt in at..100 {
             lab.storage.fail(attempt, Fault::Conflict);
@@ -380,7 +380,7 @@ fn a_conflict_lets_the_turn_run_on_in_memory_and_is_reported_at_its_end() {
 
 #[test]
 fn a_deletion_that_fails_keeps_the_session_and_what_is_pending() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     assert!(!long_turn(&lab, &session, Way::Begin).saved);
@@ -398,7 +398,7 @@ fn a_deletion_that_fails_keeps_the_session_and_what_is_pending() {
 
 #[test]
 fn what_is_pending_goes_with_a_session_that_is_deleted() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     assert!(!long_turn(&lab, &session, Way::Begin).saved);
@@ -411,7 +411,7 @@ fn what_is_pending_goes_with_a_session_that_is_deleted() {
 
 #[test]
 fn an_interrupted_turn_can_be_abandoned_once_its_save_is_flushed() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     // The page dies while calls are open.
     lab.world.at(2_000.0);
@@ -437,7 +437,7 @@ fn an_interrupted_turn_can_be_abandoned_once_its_save_is_flushed() {
 
 #[test]
 fn a_model_failure_and_a_failed_write_are_both_reported() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     lab.model.then(Step::fail("overloaded"));

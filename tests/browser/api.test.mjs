@@ -1,0 +1,5 @@
+// The public surface in a real browser, on IndexedDB. The cases are those that Node runs on the tarball, too.
+
+import { inBrowser } from '../support/run_cases.mjs';
+
+await inBrowser(['copies', 'reentrancy']);

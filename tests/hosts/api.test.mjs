@@ -1,0 +1,5 @@
+// The public surface in Node, on the packed tarball, in memory. The cases are those that the browser runs, too.
+
+import { inNode } from '../support/run_cases.mjs';
+
+await inNode(['copies', 'reentrancy']);

@@ -1,0 +1,40 @@
+// What a case runs in: a runtime in a storage of its own, and a look at what is stored.
+
+import { dump, handClock, rc, scripted, skillFile, toText } from './kit.mjs';
+
+const persistent = typeof indexedDB !== 'undefined';
+let number = 0;
+
+/**
+ * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise) and the skill
+ * `demo`.
+ */
+export async function world({ session = {}, ...options } = {}) {
+    const name = `case-${number++}`;
+    const storage = persistent ? { kind: 'indexeddb', name } : 'memory';
+    const now = options.now ?? handClock(1000);
+    const runtime = await rc.Runtime.open({ storage, model: scripted({ role: 'assistant', content: 'Done.' }), ...options, now });
+    const skill = await runtime.skills.add({ content: skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
+    return {
+        runtime,
+        now,
+        skill,
+        session: session && (await runtime.createSession({ id: 's', cwd: '/w', ...session })),
+        /** Opens another runtime on the same storage; in memory there is none. */
+        another: persistent ? (more) => rc.Runtime.open({ storage, now, ...more }) : undefined,
+        /** Everything stored, as text. In memory, everything that can be asked for. */
+        async stored() {
+            if (persistent) return toText(await dump(name));
+            const found = [runtime.skills.list()];
+            for (const { id } of await runtime.listSessions({ limit: 500 })) {
+                const opened = await runtime.openSession(id);
+                found.push(opened.header, opened.state, await opened.readMessages({ limit: 1000 }));
+            }
+            return toText(found);
+        },
+        async close() {
+            await runtime.close();
+            if (persistent) indexedDB.deleteDatabase(name);
+        },
+    };
+}

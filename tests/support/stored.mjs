@@ -1,0 +1,69 @@
+// What a database of the package holds, for comparing record by record with what was written down by hand.
+
+const STORES = [
+    'approval_rules', 'chat_sessions', 'commits', 'compactions', 'message_outlines', 'messages', 'project_tickets',
+    'projects', 'runtime_contexts', 'scheduled_jobs', 'skills', 'system_prompt_checkpoints', 'tool_permission_groups',
+];
+
+/** The settings of a new session. */
+const SETTINGS = {
+    agentId: null, dialect: 'loop', error: null, headless: false, model: null, openTurn: null, outcome: null,
+    permissionPreset: 'read-only', pinned: false, presetChosen: false, projectInstructions: [], readCount: 0,
+    sections: [], source: null, systemPrompt: '', title: null,
+};
+
+const DEMO = {
+    content: '---\nname: demo\ndescription: What demo is for.\n---\n\nDo.\n', location: '/d/SKILL.md', scope: 'personal',
+};
+
+/**
+ * The whole database of a runtime with the skill `demo` and one session, as `normal` shows it.
+ *
+ * @param {object} facts
+ * @param {number} facts.commits how many were applied
+ * @param {number} [facts.conversation] the counter
+ * @param {number} [facts.settings] the counter
+ * @param {object} [facts.set] settings that differ from a new session's
+ * @param {[object, object][]} [facts.messages] bodies with their outlines
+ */
+export function session({
+    id = 's', cwd = '/w', createdAt = 1000, updatedAt = 1000, commits, conversation = 1, settings = 0, set = {},
+    messages = [], snapshots = [], checkpoints = [], compactions = [], skills = [['personal:/d/SKILL.md', DEMO]],
+}) {
+    const positioned = (records) =>
+        records.map((record, position) => [[id, position], { sessionId: id, position, ...record }]);
+    const outlines = messages.map(([, outline]) => outline);
+    const found = Object.fromEntries(STORES.map((store) => [store, []]));
+    return {
+        ...found,
+        chat_sessions: [[id, {
+            id, cwd, createdAt, updatedAt, messageCount: messages.length,
+            counters: { conversation, settings }, settings: { ...SETTINGS, ...set }, commitCount: commits,
+        }]],
+        commits: Array.from({ length: commits }, (_, slot) => [[id, slot], { sessionId: id, slot, operationId: 'some' }]),
+        message_outlines: outlines.length > 0 ? [[[id, 0], { sessionId: id, pack: 0, outlines }]] : [],
+        messages: messages.map(([body], index) => [[id, index], { sessionId: id, index, body }]),
+        runtime_contexts: positioned(snapshots),
+        system_prompt_checkpoints: positioned(checkpoints),
+        compactions: positioned(compactions),
+        skills,
+    };
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** A dump without what differs from run to run: names of operations become `some`, of the permissions the first line stays. */
+export function normal(dump) {
+    const shown = structuredClone(dump);
+    const seen = new Set();
+    for (const [, record] of shown.commits) {
+        if (!UUID.test(record.operationId)) throw new Error(`\`${record.operationId}\` is no UUID, version 4`);
+        if (seen.has(record.operationId)) throw new Error(`\`${record.operationId}\` names two commits`);
+        seen.add(record.operationId);
+        record.operationId = 'some';
+    }
+    for (const [, { sections }] of shown.system_prompt_checkpoints) {
+        if (sections.permissions) sections.permissions = sections.permissions.split('\n')[0];
+    }
+    return shown;
+}
