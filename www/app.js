@@ -335,9 +335,10 @@ function happened(from, event) {
         case 'save-failed':
             open.get(from.id).saveError = event.error;
             reports.error(event.error, 'Saving');
+            if (shown) showState();
             break;
-        case 'settings':
-            refreshChats();
+        case 'saved':
+            if (shown) showState();
             break;
     }
 }
@@ -349,7 +350,7 @@ function nameAfterFirstMessage(from) {
     const line = typed.trim().split('\n')[0].toWellFormed();
     const short = [...line].length > 48 ? `${[...line].slice(0, 47).join('')}…` : line;
     // Where it cannot be saved now it is pending with the turn, which says so.
-    from.setTitle(short || 'Image').catch(() => {});
+    from.setTitle(short || 'Image').then(refreshChats, () => {});
 }
 
 // ---- what a person does -------------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ export class Chats {
     /** A new chat in a page that tests share: a page of its own costs more than most tests. */
     async shared() {
         if (this.#shared) {
-            const ready = await this.#shared.newChat().then(() => true, () => false);
+            // Not one that a failed test left in the middle of something.
+            const ready = await this.#shared.newChat().then(() => this.#shared.isFree(), () => false);
             if (ready) return this.#shared;
         }
         this.#shared = await this.fresh();
@@ -113,6 +114,11 @@ export class Chat {
         await this.page.getByRole('button', { name: 'New chat' }).click({ timeout: 3_000 });
         await this.page.getByText('Nothing said yet').waitFor({ timeout: 3_000 });
         await this.page.getByRole('heading', { name: 'Untitled chat' }).waitFor({ timeout: 3_000 });
+    }
+
+    /** Nothing is being answered anywhere. */
+    async isFree() {
+        return !(await this.send.isDisabled());
     }
 
     /** Nothing is being answered here. */
