@@ -11,6 +11,7 @@ mod expect;
 mod interrupted;
 mod refusals;
 mod rows;
+mod runtime;
 mod shown;
 #[cfg(not(target_family = "wasm"))]
 mod size;
