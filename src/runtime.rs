@@ -133,6 +133,8 @@ pub struct Runtime<M> {
     surroundings: Surroundings<M>,
     catalog: RefCell<Catalog>,
     sessions: RefCell<HashMap<String, Weak<Session<M>>>>,
+    /// Sessions with a pending save.
+    held: RefCell<Vec<Rc<Session<M>>>>,
     listeners: Listeners<RuntimeEvent>,
     closed: Cell<bool>,
 }
@@ -171,6 +173,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             surroundings,
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
+            held: RefCell::default(),
             listeners: Listeners::default(),
             closed: Cell::new(false),
         }))
@@ -200,14 +203,16 @@ impl<M: MessageData + 'static> Runtime<M> {
         let id = options.id.clone().unwrap_or_else(|| self.parts.world.new_id());
         let machine = Machine::create(&options, id.clone(), self.surroundings.clone(), &self.stamp())?;
         let session = Session::new(self, machine);
-        session.save().await.map_err(|error| match error.code() {
-            ErrorCode::Conflict => Error::new(
-                ErrorCode::Conflict,
-                format!("a session with the id `{id}` exists; open it or choose another id"),
-            )
-            .with("id", id.clone()),
-            _ => error,
-        })?;
+        if let Err(error) = session.save().await {
+            session.release();
+            return Err(match error.code() {
+                ErrorCode::Conflict => {
+                    let text = format!("a session with the id `{id}` exists; open it or choose another id");
+                    Error::new(ErrorCode::Conflict, text).with("id", id)
+                }
+                _ => error,
+            });
+        }
         if self.closed.get() {
             session.release();
             self.check_open()?;
@@ -251,6 +256,21 @@ impl<M: MessageData + 'static> Runtime<M> {
     fn open_now(&self, id: &str) -> Option<Rc<Session<M>>> {
         let open = self.sessions.borrow().get(id).and_then(Weak::upgrade);
         open.filter(|session| !session.machine().is_disposed())
+    }
+
+    /// Keeps a session whose save is pending: what it holds is nowhere else.
+    fn hold(&self, session: Option<Rc<Session<M>>>) {
+        let Some(session) = session else { return };
+        let mut held = self.held.borrow_mut();
+        if !held.iter().any(|other| Rc::ptr_eq(other, &session)) {
+            held.push(session);
+        }
+    }
+
+    fn let_go(&self, session: &Session<M>) {
+        self.held
+            .borrow_mut()
+            .retain(|other| !std::ptr::eq(Rc::as_ptr(other), session));
     }
 
     /// The session that was used last, of a working directory or of all; a new one where there is none.

@@ -1,11 +1,4 @@
 //! The projection: vectors written by hand, and properties of any conversation.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]
@@ -14,8 +7,9 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 use runcontext::{
     Result,
     context::{
-        CompactionCheckpoint, DeclaredEvent, DivergenceClass, Notice, NoticeCode, Projection, RequestTrace,
-        RuntimeContextSnapshot, SkillExpansion, Source, divergence, materialise, project,
+        BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, DivergenceClass, Notice, NoticeCode,
+        Projection, RequestTrace, RuntimeContextSnapshot, SkillExpansion, Source, divergence, materialise,
+        project, text_tokens,
     },
     message::{MessageIndex, MessageOutline, loop_dialect},
 };
@@ -317,6 +311,41 @@ fn a_body_that_is_not_loaded_is_not_found() {
     let error = materialise::<Value>(&projection, |_| None, &outlines, &[], None).unwrap_err();
     assert_eq!(error.code().as_str(), "not_found");
     assert_eq!(error.message(), "message 0 is not loaded; open the session again");
+}
+
+#[test]
+fn a_request_fits_up_to_what_is_left_for_input() {
+    let parts = |messages| BudgetParts {
+        system_prompt: 10,
+        tools: 10,
+        messages,
+        skills: 5,
+        legacy_context: 3,
+        summary: 2,
+    };
+    let fits = |window, reserved, messages| {
+        let budget = ContextBudget::new(window, reserved, parts(messages));
+        assert_eq!(budget.estimated_input_tokens, 30_u32.saturating_add(messages));
+        budget.fits
+    };
+    assert!(fits(Some(100), Some(30), 40));
+    assert!(!fits(Some(100), Some(30), 41));
+    assert!(fits(Some(100), None, 70));
+    assert!(!fits(Some(100), None, 71));
+    // More is reserved than there is: nothing fits.
+    assert!(!fits(Some(100), Some(200), 0));
+    // No window is known.
+    assert!(fits(None, Some(30), u32::MAX));
+    for (text, tokens) in [
+        ("", 0),
+        ("a", 1),
+        ("abcd", 1),
+        ("abcde", 2),
+        ("\u{1f980}\u{1f980}", 1),
+        ("ééééé", 2),
+    ] {
+        assert_eq!(text_tokens(text), tokens, "{text}");
+    }
 }
 
 fn trace(tools: &str, system_prompt: &str, sources: &[u32], snapshots: &[(u32, u32)]) -> RequestTrace {

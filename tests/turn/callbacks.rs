@@ -172,8 +172,8 @@ impl Curious {
 
     fn act(&self) {
         look(&self.session, &self.runtime);
-        // What it starts calls back as well: that only looks.
-        if self.inside.replace(true) {
+        // What it starts calls back as well: that only looks. And at some point everybody has seen enough.
+        if self.times.get() > 300 || self.inside.replace(true) {
             return;
         }
         self.times.set(self.times.get() + 1);

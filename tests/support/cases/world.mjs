@@ -3,14 +3,13 @@
 import { dump, handClock, rc, scripted, skillFile, toText } from './kit.mjs';
 
 const persistent = typeof indexedDB !== 'undefined';
-let number = 0;
 
 /**
  * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise) and the skill
  * `demo`.
  */
 export async function world({ session = {}, ...options } = {}) {
-    const name = `case-${number++}`;
+    const name = `case-${crypto.randomUUID()}`;
     const storage = persistent ? { kind: 'indexeddb', name } : 'memory';
     const now = options.now ?? handClock(1000);
     const runtime = await rc.Runtime.open({ storage, model: scripted({ role: 'assistant', content: 'Done.' }), ...options, now });
