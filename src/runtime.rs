@@ -11,7 +11,7 @@ mod turn;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    fmt,
+    fmt, ptr,
     rc::{Rc, Weak},
 };
 
@@ -133,6 +133,8 @@ pub struct Runtime<M> {
     surroundings: Surroundings<M>,
     catalog: RefCell<Catalog>,
     sessions: RefCell<HashMap<String, Weak<Session<M>>>>,
+    /// Sessions whose save is pending: they stay, whoever forgets them.
+    kept: RefCell<HashMap<String, Rc<Session<M>>>>,
     listeners: Listeners<RuntimeEvent>,
     closed: Cell<bool>,
 }
@@ -171,6 +173,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             surroundings,
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
+            kept: RefCell::default(),
             listeners: Listeners::default(),
             closed: Cell::new(false),
         }))
@@ -248,16 +251,39 @@ impl<M: MessageData + 'static> Runtime<M> {
         Ok(session)
     }
 
+    /// Keeps an open session whose save is pending: a host that forgets it finds it again when it opens it.
+    fn keep(&self, session: &Session<M>) {
+        let id = session.machine().id().to_owned();
+        let open = self.open_now(&id).filter(|open| ptr::eq(&**open, session));
+        if let Some(open) = open {
+            self.kept.borrow_mut().insert(id, open);
+        }
+    }
+
+    /// Nothing of a session is pending any more.
+    fn let_go(&self, session: &Session<M>) {
+        let id = session.machine().id().to_owned();
+        let mut kept = self.kept.borrow_mut();
+        let own = kept.get(&id).is_some_and(|other| ptr::eq(&**other, session));
+        let gone = if own { kept.remove(&id) } else { None };
+        drop(kept);
+        drop(gone);
+    }
+
     fn open_now(&self, id: &str) -> Option<Rc<Session<M>>> {
         let open = self.sessions.borrow().get(id).and_then(Weak::upgrade);
         open.filter(|session| !session.machine().is_disposed())
     }
 
-    /// The session that was used last, of a working directory or of all; a new one where there is none.
+    /// The session that was used last, of a working directory or of all; where there is none, a new one there.
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn continue_recent(self: &Rc<Self>, cwd: Option<String>) -> Result<Rc<Session<M>>> {
+    pub async fn continue_recent(
+        self: &Rc<Self>,
+        cwd: Option<String>,
+        new: NewSession,
+    ) -> Result<Rc<Session<M>>> {
         let filter = ListFilter {
             cwd: cwd.clone(),
             limit: 1,
@@ -266,11 +292,8 @@ impl<M: MessageData + 'static> Runtime<M> {
         match self.list_sessions(filter).await?.first() {
             Some(record) => self.open_session(&record.id).await,
             None => {
-                self.create_session(NewSession {
-                    cwd,
-                    ..NewSession::default()
-                })
-                .await
+                let cwd = cwd.or(new.cwd);
+                self.create_session(NewSession { cwd, ..new }).await
             }
         }
     }
@@ -443,13 +466,12 @@ impl<E> Listeners<E> {
 
     fn emit(&self, event: &E) {
         // Copied first: a listener may subscribe, unsubscribe and call anything.
-        let all: Vec<Listener<E>> = self
-            .all
-            .borrow()
-            .iter()
-            .map(|(_, listener)| listener.clone())
-            .collect();
-        for listener in all {
+        let all = self.all.borrow().clone();
+        for (number, listener) in all {
+            // One that was ended meanwhile, by another listener, hears nothing more.
+            if !self.all.borrow().iter().any(|(other, _)| *other == number) {
+                continue;
+            }
             if let Err(text) = listener(event) {
                 let mut errors = self.errors.borrow_mut();
                 if errors.len() < LISTENER_ERRORS {

@@ -222,10 +222,12 @@ impl<M: MessageData + 'static> Session<M> {
                 Err(error) => error,
             };
             self.machine_mut().save_failed(error.clone());
+            self.runtime.keep(self);
             self.listeners
                 .emit(&SessionEvent::SaveFailed { error: error.clone() });
             return Err(error);
         }
+        self.runtime.let_go(self);
         if wrote {
             self.listeners.emit(&SessionEvent::Saved);
         }
@@ -594,6 +596,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// Lets go of a session that was deleted: what is pending goes with it.
     pub(super) fn release(&self) {
         self.machine_mut().dispose();
+        self.runtime.let_go(self);
     }
 }
 
