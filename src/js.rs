@@ -6,7 +6,7 @@
 mod error;
 mod foreign;
 mod host;
-mod plain;
+pub(crate) mod plain;
 mod pure;
 mod runtime;
 mod session;

@@ -11,7 +11,7 @@ mod turn;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    fmt, ptr,
+    fmt,
     rc::{Rc, Weak},
 };
 
@@ -133,8 +133,8 @@ pub struct Runtime<M> {
     surroundings: Surroundings<M>,
     catalog: RefCell<Catalog>,
     sessions: RefCell<HashMap<String, Weak<Session<M>>>>,
-    /// Sessions whose save is pending: they stay, whoever forgets them.
-    kept: RefCell<HashMap<String, Rc<Session<M>>>>,
+    /// Sessions with a pending save.
+    held: RefCell<Vec<Rc<Session<M>>>>,
     listeners: Listeners<RuntimeEvent>,
     closed: Cell<bool>,
 }
@@ -173,7 +173,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             surroundings,
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
-            kept: RefCell::default(),
+            held: RefCell::default(),
             listeners: Listeners::default(),
             closed: Cell::new(false),
         }))
@@ -203,14 +203,16 @@ impl<M: MessageData + 'static> Runtime<M> {
         let id = options.id.clone().unwrap_or_else(|| self.parts.world.new_id());
         let machine = Machine::create(&options, id.clone(), self.surroundings.clone(), &self.stamp())?;
         let session = Session::new(self, machine);
-        session.save().await.map_err(|error| match error.code() {
-            ErrorCode::Conflict => Error::new(
-                ErrorCode::Conflict,
-                format!("a session with the id `{id}` exists; open it or choose another id"),
-            )
-            .with("id", id.clone()),
-            _ => error,
-        })?;
+        if let Err(error) = session.save().await {
+            session.release();
+            return Err(match error.code() {
+                ErrorCode::Conflict => {
+                    let text = format!("a session with the id `{id}` exists; open it or choose another id");
+                    Error::new(ErrorCode::Conflict, text).with("id", id)
+                }
+                _ => error,
+            });
+        }
         if self.closed.get() {
             session.release();
             self.check_open()?;
@@ -251,28 +253,24 @@ impl<M: MessageData + 'static> Runtime<M> {
         Ok(session)
     }
 
-    /// Keeps an open session whose save is pending: a host that forgets it finds it again when it opens it.
-    fn keep(&self, session: &Session<M>) {
-        let id = session.machine().id().to_owned();
-        let open = self.open_now(&id).filter(|open| ptr::eq(&**open, session));
-        if let Some(open) = open {
-            self.kept.borrow_mut().insert(id, open);
-        }
-    }
-
-    /// Nothing of a session is pending any more.
-    fn let_go(&self, session: &Session<M>) {
-        let id = session.machine().id().to_owned();
-        let mut kept = self.kept.borrow_mut();
-        let own = kept.get(&id).is_some_and(|other| ptr::eq(&**other, session));
-        let gone = if own { kept.remove(&id) } else { None };
-        drop(kept);
-        drop(gone);
-    }
-
     fn open_now(&self, id: &str) -> Option<Rc<Session<M>>> {
         let open = self.sessions.borrow().get(id).and_then(Weak::upgrade);
         open.filter(|session| !session.machine().is_disposed())
+    }
+
+    /// Keeps a session whose save is pending: what it holds is nowhere else.
+    fn hold(&self, session: Option<Rc<Session<M>>>) {
+        let Some(session) = session else { return };
+        let mut held = self.held.borrow_mut();
+        if !held.iter().any(|other| Rc::ptr_eq(other, &session)) {
+            held.push(session);
+        }
+    }
+
+    fn let_go(&self, session: &Session<M>) {
+        self.held
+            .borrow_mut()
+            .retain(|other| !std::ptr::eq(Rc::as_ptr(other), session));
     }
 
     /// The session that was used last, of a working directory or of all; where there is none, a new one there.
@@ -346,7 +344,11 @@ impl<M: MessageData + 'static> Runtime<M> {
             location: location.to_owned(),
             content: content.to_owned(),
         };
-        let value = untyped::to_value(&skill);
+        let value = untyped::to_object(&[
+            ("scope", &skill.scope),
+            ("location", &skill.location),
+            ("content", &skill.content),
+        ]);
         self.parts
             .storage
             .shared()

@@ -177,12 +177,49 @@ pub(crate) fn one_of<T: Copy>(value: &Value, path: &str, known: &[(&str, T)]) ->
     })
 }
 
-/// A value as JSON, by way of its text: the one writer of JSON serves here too.
-pub(crate) fn to_value<T: serde::Serialize + ?Sized>(value: &T) -> Value {
-    serde_json::to_string(value)
-        .ok()
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default()
+/// What is kept as JSON inside other JSON: a setting, a skill, a diagnostic in an error.
+pub(crate) trait ToJson {
+    /// The value that [`FromJson`] reads again.
+    fn to_json(&self) -> Value;
+}
+
+impl<T: ToJson> ToJson for Option<T> {
+    fn to_json(&self) -> Value {
+        self.as_ref().map_or(Value::Null, ToJson::to_json)
+    }
+}
+
+impl<T: ToJson> ToJson for Vec<T> {
+    fn to_json(&self) -> Value {
+        Value::Array(self.iter().map(ToJson::to_json).collect())
+    }
+}
+
+impl ToJson for String {
+    fn to_json(&self) -> Value {
+        Value::from(self.as_str())
+    }
+}
+
+impl ToJson for bool {
+    fn to_json(&self) -> Value {
+        Value::from(*self)
+    }
+}
+
+impl ToJson for u32 {
+    fn to_json(&self) -> Value {
+        Value::from(*self)
+    }
+}
+
+/// An object with these members.
+pub(crate) fn to_object(members: &[(&str, &dyn ToJson)]) -> Value {
+    let mut object = Map::new();
+    for (name, value) in members {
+        object.insert((*name).to_owned(), value.to_json());
+    }
+    Value::Object(object)
 }
 
 /// Puts an item where it belongs in a sorted list, behind its equals.

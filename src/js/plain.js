@@ -225,6 +225,8 @@ export const length = (value) => (typeof value === 'string' ? value.length : 0);
 export const field = (value, name) =>
     typeof value === 'object' && value !== null && hasOwn(value, name) ? value[name] : undefined;
 
+export const keys = (value) => Object.keys(value);
+
 /** Length as JSON text; bytes count as base64. */
 export function jsonLength(value) {
     switch (typeof value) {

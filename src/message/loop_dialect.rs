@@ -12,7 +12,8 @@ const INTERRUPTED: &str = "The tool call was interrupted before it finished. It 
 /// Reads a message once. Fails where it has no role, or a role's own fields are missing.
 ///
 /// `user_turn` says that the message came in through `prompt` or `begin`. What the outline does not understand
-/// (unknown roles and blocks) is left in the body, counts no text, and costs tokens by its JSON length.
+/// (unknown roles and blocks, other content or none) is left in the body, counts no text, and costs tokens by its
+/// JSON length.
 pub fn outline<M: MessageView>(message: &M, user_turn: bool) -> Result<MessageOutline> {
     if message.kind() != Kind::Object {
         return Err(Error::invalid("a message must be an object with a `role`"));
@@ -68,7 +69,7 @@ pub fn outline<M: MessageView>(message: &M, user_turn: bool) -> Result<MessageOu
     let (mut text, mut other_tokens) = (0, 0);
     match message.field("content") {
         Some(content) if content.kind() == Kind::String => text = content.text_len(),
-        Some(content) => {
+        Some(content) if content.kind() == Kind::List => {
             for block in content.items() {
                 match block.field_text("type").as_deref() {
                     Some("text") => text += block.field("text").map_or(0, |value| value.text_len()),
@@ -86,7 +87,9 @@ pub fn outline<M: MessageView>(message: &M, user_turn: bool) -> Result<MessageOu
                 }
             }
         }
-        None => {}
+        Some(content) => other_tokens = tokens(content.json_len()),
+        // Whatever it says, it says elsewhere.
+        None => other_tokens = tokens(message.json_len()),
     }
     outline.text_len = u32::try_from(text).unwrap_or(u32::MAX);
     outline.tokens = tokens(text).saturating_add(other_tokens);
@@ -105,14 +108,14 @@ fn call<M: MessageView>(block: &M) -> Option<Call> {
     })
 }
 
-/// The arguments of a call inside an assistant message, by its position among the outline's calls: two calls may
-/// have the same id.
-pub fn call_arguments<M: MessageView>(message: &M, position: usize) -> Option<M> {
-    let blocks = message.field("content")?.items();
+/// The arguments of every call inside an assistant message, where they are there, in the order of the outline's calls.
+pub fn call_arguments<M: MessageView>(message: &M) -> Vec<Option<M>> {
+    let blocks = message.field("content").map(|content| content.items());
     let calls = blocks
         .iter()
+        .flatten()
         .filter(|block| block.field_text("type").as_deref() == Some("toolCall") && call(*block).is_some());
-    calls.skip(position).next()?.field("arguments")
+    calls.map(|block| block.field("arguments")).collect()
 }
 
 /// The message with text in front of its content: a string stays a string, blocks get one text block first.

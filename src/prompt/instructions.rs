@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Result;
-use crate::untyped::{self, FromJson};
+use crate::untyped::{self, FromJson, ToJson};
 
 /// A file with instructions for the project, as it was when the session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +23,12 @@ impl FromJson for InstructionFile {
             path: untyped::member(file, path, "path")?,
             content: untyped::member(file, path, "content")?,
         })
+    }
+}
+
+impl ToJson for InstructionFile {
+    fn to_json(&self) -> Value {
+        untyped::to_object(&[("path", &self.path), ("content", &self.content)])
     }
 }
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::neutralise::neutralise;
-use crate::untyped::{self, FromJson, insert_sorted};
+use crate::untyped::{self, FromJson, ToJson, insert_sorted};
 use crate::{Error, Result};
 
 /// The application's own instructions; rendered first, without tags, exactly as given.
@@ -75,6 +75,12 @@ impl FromJson for Section {
             name: untyped::member(section, path, "name")?,
             content: untyped::member(section, path, "content")?,
         })
+    }
+}
+
+impl ToJson for Section {
+    fn to_json(&self) -> serde_json::Value {
+        untyped::to_object(&[("name", &self.name), ("content", &self.content)])
     }
 }
 

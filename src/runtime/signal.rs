@@ -9,6 +9,9 @@ use std::{
     task::{Poll, Waker},
 };
 
+/// What runs when a signal fires.
+type Hook = Box<dyn FnOnce()>;
+
 /// Fires once; clones fire together.
 #[derive(Clone, Default)]
 pub struct Signal(Rc<Inner>);
@@ -17,7 +20,7 @@ pub struct Signal(Rc<Inner>);
 struct Inner {
     fired: Cell<bool>,
     wakers: RefCell<Vec<Waker>>,
-    hooks: RefCell<Vec<(u64, Box<dyn FnOnce()>)>>,
+    hooks: RefCell<Vec<(u64, Hook)>>,
     numbered: Cell<u64>,
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     Error, ErrorCode, Result,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
-    untyped::{self, FromJson},
+    untyped::{self, FromJson, ToJson},
 };
 
 /// The shape of a session's messages, fixed when it is created.
@@ -134,7 +134,7 @@ macro_rules! settings {
 
             /// The value as it is stored.
             pub fn value(&self) -> Value {
-                match self { $(Self::$variant(value) => untyped::to_value(value),)* }
+                match self { $(Self::$variant(value) => value.to_json(),)* }
             }
         }
 
@@ -146,10 +146,9 @@ macro_rules! settings {
 
             /// Every field by name, as a new session's record holds it.
             pub fn to_settings(&self) -> BTreeMap<String, Value> {
-                [$(Setting::$variant(self.$field.clone()),)*]
-                    .iter()
-                    .map(|setting| (setting.name().to_owned(), setting.value()))
-                    .collect()
+                let mut settings = BTreeMap::new();
+                $(settings.insert($name.to_owned(), self.$field.to_json());)*
+                settings
             }
 
             /// Reads a stored record's settings. A field that is absent has its default; one that cannot be read
@@ -250,6 +249,46 @@ impl FromJson for ModelRef {
             context_window: tokens("contextWindow")?,
             max_tokens: tokens("maxTokens")?,
         })
+    }
+}
+
+impl ToJson for Preset {
+    fn to_json(&self) -> Value {
+        Value::from(self.as_str())
+    }
+}
+
+impl ToJson for Dialect {
+    fn to_json(&self) -> Value {
+        let Self::Loop = self;
+        Value::from("loop")
+    }
+}
+
+impl ToJson for Outcome {
+    fn to_json(&self) -> Value {
+        Value::from(match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+impl ToJson for ModelRef {
+    fn to_json(&self) -> Value {
+        let mut model = Map::new();
+        model.insert("provider".to_owned(), self.provider.to_json());
+        model.insert("id".to_owned(), self.id.to_json());
+        for (name, tokens) in [
+            ("contextWindow", self.context_window),
+            ("maxTokens", self.max_tokens),
+        ] {
+            if let Some(tokens) = tokens {
+                model.insert(name.to_owned(), Value::from(tokens));
+            }
+        }
+        Value::Object(model)
     }
 }
 

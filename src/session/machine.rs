@@ -599,7 +599,6 @@ impl<M: MessageData> Machine<M> {
         // An answer means that the request it answers was sent.
         if answered && let Some(trace) = self.turn.as_mut().and_then(|turn| turn.built.take()) {
             self.dispatched = Some(trace);
-            self.events.clear();
         }
         self.keep(batch.staged, Vec::new(), stamp);
         Ok(())
@@ -807,18 +806,24 @@ impl<M: MessageData> Machine<M> {
 
     /// The open calls with their arguments.
     pub fn open_tool_calls(&self) -> Vec<ToolCall<M>> {
-        let Some(message) = self.call_message() else {
+        let open = self.numbered_open_calls();
+        if open.is_empty() {
             return Vec::new();
+        }
+        let arguments = self
+            .call_message()
+            .map(|message| loop_dialect::call_arguments(&message))
+            .unwrap_or_default();
+        let call = |(position, call): (usize, Call)| ToolCall {
+            arguments: arguments
+                .get(position)
+                .cloned()
+                .flatten()
+                .unwrap_or_else(|| M::object(Vec::new())),
+            id: call.id,
+            name: call.name,
         };
-        let call = |(position, call): (usize, Call)| {
-            let arguments = loop_dialect::call_arguments(&message, position);
-            ToolCall {
-                arguments: arguments.unwrap_or_else(|| M::object(Vec::new())),
-                id: call.id,
-                name: call.name,
-            }
-        };
-        self.numbered_open_calls().into_iter().map(call).collect()
+        open.into_iter().map(call).collect()
     }
 
     // ---- settings --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::diagnostic::{Diagnostic, Severity};
 use super::manifest::{ParseOutcome, parse_skill, parse_skill_bytes, revision};
 use super::mention::Mentionable;
-use crate::{Error, ErrorCode, Result, untyped};
+use crate::{Error, ErrorCode, Result, untyped::ToJson};
 
 /// Scopes from the strongest to the weakest, unless told otherwise.
 const SCOPE_ORDER: [&str; 3] = ["project", "personal", "bundled"];
@@ -142,7 +142,7 @@ impl SkillEntry {
             format!("skill `{}` cannot be used: {why}", self.id),
         )
         .with("id", self.id.as_str())
-        .with("diagnostics", untyped::to_value(&self.diagnostics)))
+        .with("diagnostics", self.diagnostics.to_json()))
     }
 }
 

@@ -4,6 +4,9 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::untyped::{self, ToJson};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -122,6 +125,28 @@ pub struct Diagnostic {
     pub line: u32,
     /// The column in code points, from 1.
     pub column: u32,
+}
+
+impl ToJson for Diagnostic {
+    fn to_json(&self) -> Value {
+        untyped::to_object(&[
+            ("code", &self.code.as_str().to_owned()),
+            ("severity", &self.severity.as_str().to_owned()),
+            ("message", &self.message),
+            ("line", &self.line),
+            ("column", &self.column),
+        ])
+    }
+}
+
+impl Severity {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// A place in a file: line and column, both from 1.

@@ -140,12 +140,13 @@ impl SharedStorage for Shared {
 
 async fn list_shared(work: &Work<'_>, name: &str) -> Result<Vec<(String, Value)>> {
     let store = work.store(name)?;
-    let keys = store.get_all_keys::<String>().primitive();
+    let keys = store.get_all_keys::<JsValue>().primitive();
     let values = store.get_all::<JsValue>().primitive();
     let (keys, values) = (work.result(keys).await?, work.result(values).await?);
     let mut list = Vec::new();
     for (key, value) in keys.zip(values) {
         let key = key.map_err(|error| failure::of_crate(&error))?;
+        let key = key.as_string().unwrap_or_default();
         let value = value.map_err(|error| failure::of_crate(&error))?;
         // IndexedDB sorts by UTF-16 units, other storage by code point.
         insert_sorted(

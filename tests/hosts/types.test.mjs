@@ -1,6 +1,5 @@
 // The types of the package, seen by the TypeScript compiler in strict mode.
 
-import assert from 'node:assert/strict';
 import { cp, mkdir, symlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
@@ -76,5 +75,4 @@ test('the hand-written loaders are right by their own types', async () => {
     // Files that say // @ts-check are checked; the generated glue does not.
     await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js'] }));
     await project.tsc('-p', folder);
-    assert.ok(true);
 });

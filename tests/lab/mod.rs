@@ -4,6 +4,8 @@
 mod executor;
 mod faults;
 mod model;
+pub mod pairing;
+pub mod random;
 mod tools;
 mod world;
 
@@ -38,7 +40,7 @@ pub const ID: &str = "s1";
 
 impl Lab {
     /// Nothing stored yet; results of calls that were not allowed are refused.
-    pub fn new() -> Self {
+    pub fn empty() -> Self {
         Self::on(MemoryStorage::new(), true)
     }
 

@@ -73,7 +73,7 @@ fn start<'a>(
 
 #[test]
 fn a_signal_that_fired_before_keeps_nothing_and_asks_nobody() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let options = PromptOptions::default();
     options.abort.fire();
@@ -91,7 +91,7 @@ fn a_signal_that_fired_before_keeps_nothing_and_asks_nobody() {
 fn a_prompt_that_is_stopped_in_its_preflight_keeps_nothing() {
     for by in ALL {
         for fails in [false, true] {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             let (content, options) = (json!("add one and two"), PromptOptions::default());
             // A preflight that never ends, or one that fails because it is stopped.
@@ -129,7 +129,7 @@ fn a_prompt_that_is_stopped_in_its_preflight_keeps_nothing() {
 #[test]
 fn a_model_that_is_stopped_without_a_word_leaves_the_user_message() {
     for by in ALL {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let (content, options) = (json!("add one and two"), PromptOptions::default());
         lab.model.then(Step::silence());
@@ -148,7 +148,7 @@ fn a_model_that_is_stopped_without_a_word_leaves_the_user_message() {
 #[test]
 fn a_model_that_is_stopped_in_mid_answer_leaves_its_last_partial() {
     for by in ALL {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let (content, options) = (json!("add one and two"), PromptOptions::default());
         let partials = vec![partial("th"), partial("thre")];
@@ -165,7 +165,7 @@ fn a_model_that_is_stopped_in_mid_answer_leaves_its_last_partial() {
 
 #[test]
 fn calls_of_a_partial_answer_are_not_open_after_a_stop() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     lab.model.then(Step::updates(vec![two_calls()], Step::silence()));
@@ -182,7 +182,7 @@ fn calls_of_a_partial_answer_are_not_open_after_a_stop() {
 #[test]
 fn a_model_that_fails_because_it_is_stopped_was_stopped() {
     for by in ALL {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let (content, options) = (json!("add one and two"), PromptOptions::default());
         lab.model.then(Step::updates(
@@ -205,7 +205,7 @@ fn a_model_that_fails_because_it_is_stopped_was_stopped() {
 
 #[test]
 fn a_model_that_answers_a_stop_with_what_it_has_is_taken_at_its_word() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     let mut last = partial("three, n");
@@ -229,7 +229,7 @@ fn a_model_that_answers_a_stop_with_what_it_has_is_taken_at_its_word() {
 fn a_stop_while_tools_run_keeps_what_has_finished_and_answers_the_rest() {
     for by in ALL {
         for fails in [false, true] {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             let (content, options) = (json!("add one and two"), PromptOptions::default());
             lab.model.answers(two_calls());
@@ -257,7 +257,7 @@ fn a_stop_while_tools_run_keeps_what_has_finished_and_answers_the_rest() {
 
 #[test]
 fn a_stop_while_every_tool_runs_answers_every_call() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     lab.model.answers(two_calls());
@@ -274,7 +274,7 @@ fn a_stop_while_every_tool_runs_answers_every_call() {
 #[test]
 fn a_stop_while_the_dispatch_is_saved_calls_no_model() {
     for by in ALL {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let (content, options) = (json!("add one and two"), PromptOptions::default());
         let released = Signal::default();
@@ -290,7 +290,7 @@ fn a_stop_while_the_dispatch_is_saved_calls_no_model() {
 
 #[test]
 fn a_stop_between_results_and_the_next_request_calls_no_model() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     let released = Signal::default();
@@ -312,7 +312,7 @@ fn a_stop_between_results_and_the_next_request_calls_no_model() {
 
 #[test]
 fn a_stop_after_the_last_words_changes_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     let released = Signal::default();
@@ -336,7 +336,7 @@ fn a_listener_can_stop_the_turn_at_every_event() {
         ("message 4 assistant", "success", 2, 2),
         ("saved", "cancelled", 0, 0),
     ] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let (content, options) = (json!("add one and two"), PromptOptions::default());
         lab.model
@@ -363,7 +363,7 @@ fn a_listener_can_stop_the_turn_at_every_event() {
 #[test]
 fn model_and_tools_can_stop_their_own_turn() {
     // The model, before it answers.
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     let stopped = session.clone();
@@ -376,7 +376,7 @@ fn model_and_tools_can_stop_their_own_turn() {
     assert_eq!(lab.stored(), cancelled(Vec::new(), 3));
 
     // A tool, that waits for the end of its own turn.
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let options = PromptOptions::default();
     let stopped = session.clone();
@@ -403,7 +403,7 @@ fn the_clock_can_stop_a_turn() {
     // It is read before the dispatch, so that everything before is a refusal, and everything after a cancelled turn.
     let mut refusals = 0;
     for read in 1..20 {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let (content, options) = (json!("add one and two"), PromptOptions::default());
         lab.model.answers(two_calls()).answers(says("three"));
@@ -432,7 +432,7 @@ fn the_clock_can_stop_a_turn() {
 fn a_turn_of_a_host_is_cancelled_by_both() {
     for by in ALL {
         // Before the dispatch: nothing is kept.
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         let options = PromptOptions::default();
@@ -470,7 +470,7 @@ fn a_turn_of_a_host_is_cancelled_by_both() {
 
 #[test]
 fn stopping_waits_until_the_turn_is_over_and_saved() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("hello"), PromptOptions::default());
     lab.model.then(Step::silence());
@@ -488,7 +488,7 @@ fn stopping_waits_until_the_turn_is_over_and_saved() {
 
 #[test]
 fn stopping_a_session_at_rest_does_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(session.abort());
     lab.model.answers(says("hi"));
@@ -502,7 +502,7 @@ fn stopping_a_session_at_rest_does_nothing() {
 
 #[test]
 fn stopping_a_session_leaves_the_signal_of_the_caller_alone() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("hello"), PromptOptions::default());
     lab.model.then(Step::silence()).answers(says("hi"));
@@ -513,16 +513,69 @@ fn stopping_a_session_leaves_the_signal_of_the_caller_alone() {
     // So that it serves for the next one.
     let report = lab.prompt_with(&session, &content, &options).unwrap();
     assert_eq!(report.end.outcome, Outcome::Success);
-    // A signal that fires when its turn is over stops no later turn.
+    // A signal that fires when its turn is over stops no later turn, and nobody listens to it any more.
+    let kept = Rc::new(RefCell::new(None));
+    let keep = kept.clone();
+    lab.model.then(Step::new(move |_, abort| {
+        *keep.borrow_mut() = Some(abort);
+        async { Ok(says("hi")) }
+    }));
+    lab.prompt_with(&session, &content, &options).unwrap();
     let turn = lab.run(dispatched(&session, "more"));
     options.abort.fire();
     lab.run(async {});
     assert!(turn.is_dispatched());
+    assert!(!kept.borrow().as_ref().unwrap().has_fired());
+}
+
+#[test]
+fn a_turn_that_its_host_forgot_is_ended_by_abort() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    drop(lab.run(dispatched(&session, "add one and two")));
+    assert!(session.machine().is_running());
+    lab.run(session.abort());
+    assert!(!session.machine().is_running());
+    assert_eq!(lab.stored(), cancelled(Vec::new(), 3));
+}
+
+#[test]
+fn hooks_of_a_signal_run_once_and_in_order_unless_they_are_forgotten() {
+    let (signal, ran) = (Signal::default(), Rc::new(RefCell::new(Vec::new())));
+    let hook = |name: &'static str| {
+        let ran = ran.clone();
+        signal.on_fire(move || ran.borrow_mut().push(name))
+    };
+    let (_, second, _) = (hook("first"), hook("second"), hook("third"));
+    signal.forget(second);
+    signal.forget(second);
+    assert_eq!(Rc::strong_count(&ran), 3, "what a forgotten hook held is gone");
+    signal.fire();
+    signal.fire();
+    hook("at once");
+    assert_eq!(*ran.borrow(), ["first", "third", "at once"]);
+    assert_eq!(Rc::strong_count(&ran), 1);
+    assert!(signal.is(&signal.clone()) && !signal.is(&Signal::default()));
+}
+
+#[test]
+fn a_hook_may_fire_its_own_signal_and_add_hooks() {
+    let (signal, ran) = (Signal::default(), Rc::new(Cell::new(0)));
+    let (inner, count) = (signal.clone(), ran.clone());
+    signal.on_fire(move || {
+        inner.fire();
+        inner.forget(0);
+        let count = count.clone();
+        inner.on_fire(move || count.set(count.get() + 1));
+    });
+    signal.fire();
+    assert_eq!(ran.get(), 1);
 }
 
 #[test]
 fn updates_of_an_answer_that_is_over_are_refused_and_not_kept() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     // The model goes on streaming while the tools run, and then a person stops it.
@@ -561,7 +614,7 @@ fn updates_of_an_answer_that_is_over_are_refused_and_not_kept() {
 
 #[test]
 fn a_partial_answer_must_be_an_assistant_message() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     lab.model.then(Step::updates(
@@ -576,7 +629,7 @@ fn a_partial_answer_must_be_an_assistant_message() {
 
 #[test]
 fn a_prompt_that_nobody_waits_for_any_more_is_cancelled() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     // In the preflight: as if it had never been.
@@ -614,7 +667,7 @@ fn a_prompt_that_nobody_waits_for_any_more_is_cancelled() {
 
 #[test]
 fn whoever_hears_that_a_turn_has_ended_may_begin_the_next() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.model.answers(says("hi"));
     let begun = Rc::new(RefCell::new(None));

@@ -58,7 +58,7 @@ fn refused_while_interrupted(lab: &Lab, session: &Rc<Session<Value>>) {
 #[test]
 fn after_a_death_between_any_two_commits_the_session_says_what_is_open_and_can_be_abandoned() {
     for way in BOTH {
-        let first = Lab::new();
+        let first = Lab::empty();
         let session = first.create();
         long_turn(&first, &session, way);
         let commits = first.storage.applied();
@@ -136,7 +136,7 @@ fn after_a_death_between_any_two_commits_the_session_says_what_is_open_and_can_b
 
 #[test]
 fn reopening_twice_says_the_same_and_changes_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.run(async {
@@ -172,7 +172,7 @@ fn reopening_twice_says_the_same_and_changes_nothing() {
 
 #[test]
 fn a_session_whose_last_answer_failed_before_the_page_died_has_no_open_calls() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let mut failed = two_calls();
     failed["stopReason"] = json!("error");
@@ -189,7 +189,7 @@ fn a_session_whose_last_answer_failed_before_the_page_died_has_no_open_calls() {
 
 #[test]
 fn a_death_in_a_later_turn_leaves_the_earlier_ones_alone() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     long_turn(&lab, &session, Way::Begin);
     lab.world.at(3_000.0);
@@ -216,7 +216,7 @@ fn a_death_in_a_later_turn_leaves_the_earlier_ones_alone() {
 
 #[test]
 fn a_turn_that_was_not_dispatched_leaves_nothing_to_abandon() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
     turn.request().unwrap();
@@ -228,7 +228,7 @@ fn a_turn_that_was_not_dispatched_leaves_nothing_to_abandon() {
 
 #[test]
 fn an_interrupted_session_takes_titles_and_flushes_and_can_be_let_go_of() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(dispatched(&session, "hello"));
     let lab = Lab::on(lab.storage.memory.clone(), true);
@@ -243,7 +243,7 @@ fn an_interrupted_session_takes_titles_and_flushes_and_can_be_let_go_of() {
 
 #[test]
 fn skills_and_system_prompt_of_an_interrupted_turn_survive() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -282,7 +282,7 @@ fn skills_and_system_prompt_of_an_interrupted_turn_survive() {
 
 #[test]
 fn two_pages_on_one_store_do_not_share_objects_and_one_page_does() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     assert!(Rc::ptr_eq(&session, &lab.open()));
     let other = Lab::on(lab.storage.memory.clone(), true);

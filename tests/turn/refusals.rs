@@ -50,7 +50,7 @@ fn begin(session: &Rc<Session<Value>>) -> runcontext::Result<runcontext::runtime
 
 #[test]
 fn a_session_that_was_let_go_of_refuses_everything_first_of_all() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     session.dispose().unwrap();
     session.dispose().unwrap();
@@ -78,7 +78,7 @@ fn a_session_that_was_let_go_of_refuses_everything_first_of_all() {
 
 #[test]
 fn a_session_is_busy_in_every_phase_of_a_turn() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let (content, options) = (json!("add one and two"), PromptOptions::default());
     let busy = |what: &str| {
@@ -156,7 +156,7 @@ fn a_session_is_busy_in_every_phase_of_a_turn() {
 
 #[test]
 fn busy_comes_before_interrupted_and_pending_and_interrupted_before_pending() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(dispatched(&session, "hello"));
 
@@ -239,7 +239,7 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
 
 #[test]
 fn content_that_is_no_user_message_is_refused_and_changes_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let before = all(&lab, &session);
     for content in [
@@ -276,7 +276,7 @@ fn content_that_is_no_user_message_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_turn_goes_in_its_order() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let turn = session
@@ -346,7 +346,7 @@ fn a_batch_with_anything_invalid_changes_nothing() {
             result_for("c4"),
         ],
     ];
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let turn = lab.run(dispatched(&session, "add one and two"));
@@ -370,7 +370,7 @@ fn a_batch_with_anything_invalid_changes_nothing() {
 
 #[test]
 fn results_may_come_in_any_order_and_in_several_batches() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(async {
         let turn = dispatched(&session, "add one and two").await;
@@ -415,7 +415,7 @@ fn a_result_of_a_call_that_was_not_allowed_is_refused_unless_it_is_an_error() {
         ("c3", "add", json!({})),
     ]);
     let ok = |id: &str, name: &str| incoming(result(id, name, "done"));
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let turn = lab.run(dispatched(&session, "do it"));
     lab.run(turn.append(vec![incoming(message.clone())])).unwrap();
@@ -451,7 +451,7 @@ fn a_result_of_a_call_that_was_not_allowed_is_refused_unless_it_is_an_error() {
 #[test]
 fn a_turn_that_has_ended_refuses_everything_also_while_another_runs() {
     for dispatched_first in [false, true] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let turn = begin(&session).unwrap();
         turn.request().unwrap();
@@ -495,7 +495,7 @@ fn a_turn_that_has_ended_refuses_everything_also_while_another_runs() {
 
 #[test]
 fn a_second_prompt_is_refused_and_the_first_goes_on() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let again = session.clone();
     let world = lab.world.clone();
@@ -511,7 +511,7 @@ fn a_second_prompt_is_refused_and_the_first_goes_on() {
 
 #[test]
 fn settings_that_do_not_change_are_not_written_and_no_event_of_the_next_request() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(session.configure(None, Some("Be brief.".to_owned()), Some(Vec::new())))
         .unwrap();
@@ -532,7 +532,7 @@ fn settings_that_do_not_change_are_not_written_and_no_event_of_the_next_request(
 
 #[test]
 fn sections_that_cannot_be_used_are_refused_and_nothing_of_the_change_is_kept() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let before = all(&lab, &session);
     for names in [
@@ -563,7 +563,7 @@ fn sections_that_cannot_be_used_are_refused_and_nothing_of_the_change_is_kept() 
 #[test]
 fn a_clock_that_gives_no_time_dispatches_nothing() {
     for now in [-1.0, 0.5, f64::NAN, f64::INFINITY] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         // The message brings its own time, so that only the dispatch reads the clock.
         let content = json!({ "role": "user", "content": "hello", "timestamp": 1 });
@@ -593,7 +593,7 @@ fn a_clock_that_gives_no_time_dispatches_nothing() {
 
 #[test]
 fn a_closed_runtime_makes_opens_and_lists_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.runtime.close().unwrap();
     lab.runtime.close().unwrap();
@@ -614,7 +614,7 @@ fn a_closed_runtime_makes_opens_and_lists_nothing() {
 
 #[test]
 fn a_session_that_is_still_being_created_when_the_runtime_closes_is_not_handed_out() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let released = Signal::default();
     lab.storage.fail(1, Fault::Wait(released.clone()));
     let options = NewSession {
@@ -629,7 +629,7 @@ fn a_session_that_is_still_being_created_when_the_runtime_closes_is_not_handed_o
 
 #[test]
 fn ids_are_checked_and_a_taken_one_is_a_conflict() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     lab.create();
     let before = lab.stored();
     let named = |id: &str| NewSession {
@@ -654,7 +654,7 @@ fn ids_are_checked_and_a_taken_one_is_a_conflict() {
 
 #[test]
 fn pages_of_the_conversation_are_read_without_a_write() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     long_turn(&lab, &session, Way::Prompt);
     let attempts = lab.storage.attempts();

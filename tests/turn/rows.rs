@@ -37,7 +37,7 @@ fn ended(outcome: Outcome, error: Option<&str>) -> TurnEnd {
 
 #[test]
 fn a_created_session_is_stored_before_anything_is_said() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     assert_eq!(lab.stored(), Expected::created().stored());
     assert_eq!(lab.events(), [] as [&str; 0]);
@@ -47,7 +47,7 @@ fn a_created_session_is_stored_before_anything_is_said() {
 #[test]
 fn an_unknown_skill_keeps_nothing() {
     for way in BOTH {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let options = choosing(&["project:nowhere"]);
         let error = match way {
@@ -69,7 +69,7 @@ fn an_unknown_skill_keeps_nothing() {
 
 #[test]
 fn a_failed_preflight_keeps_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.model
         .on_check(Rc::new(|| Box::pin(async { Err("no key".to_owned()) })));
@@ -87,7 +87,7 @@ fn a_failed_preflight_keeps_nothing() {
 
 #[test]
 fn a_turn_that_was_prepared_and_not_dispatched_keeps_nothing() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -107,7 +107,7 @@ fn a_turn_that_was_prepared_and_not_dispatched_keeps_nothing() {
 #[test]
 fn the_dispatch_keeps_message_snapshot_and_checkpoint_in_one_commit() {
     for way in BOTH {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
             .unwrap();
@@ -155,7 +155,7 @@ fn the_dispatch_keeps_message_snapshot_and_checkpoint_in_one_commit() {
 #[test]
 fn a_turn_with_tools_commits_at_dispatch_and_after_each_answer_and_each_batch() {
     for way in BOTH {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         let report = long_turn(&lab, &session, way);
         assert_eq!(report.end, ended(Outcome::Success, None));
@@ -216,7 +216,7 @@ fn after_one_turn(messages: Vec<(Value, Value)>, commits: usize, outcome: &str, 
 
 #[test]
 fn a_model_that_fails_without_a_word_leaves_the_user_message() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.model.then(Step::fail("overloaded"));
@@ -234,7 +234,7 @@ fn a_model_that_fails_without_a_word_leaves_the_user_message() {
 
 #[test]
 fn a_model_that_fails_in_mid_answer_leaves_its_last_partial_with_the_reason() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let partial = |text: &str| json!({ "role": "assistant", "content": [{ "type": "text", "text": text }] });
@@ -275,7 +275,7 @@ fn a_model_that_fails_in_mid_answer_leaves_its_last_partial_with_the_reason() {
 
 #[test]
 fn calls_in_a_partial_answer_of_a_failed_model_are_not_open() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.model
@@ -299,7 +299,7 @@ fn an_answer_that_says_it_failed_ends_the_turn_and_its_calls_are_not_open() {
             ("error", Outcome::Error, "error", Some("quota")),
             ("aborted", Outcome::Cancelled, "cancelled", None),
         ] {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             lab.world.at(2_000.0);
             let (mut message, mut outline) = called_twice();
@@ -328,7 +328,7 @@ fn an_answer_that_says_it_failed_ends_the_turn_and_its_calls_are_not_open() {
 
 #[test]
 fn an_answer_that_failed_without_saying_why_still_has_a_reason() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.model
         .answers(json!({ "role": "assistant", "content": [], "stopReason": "error" }));
@@ -345,7 +345,7 @@ fn an_answer_that_is_no_assistant_message_ends_the_turn_with_an_error() {
         json!("words"),
         json!(null),
     ] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         lab.model.answers(answer.clone());
@@ -359,7 +359,7 @@ fn an_answer_that_is_no_assistant_message_ends_the_turn_with_an_error() {
 
 #[test]
 fn a_tool_that_throws_gives_an_error_result_and_the_turn_goes_on() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.tools
@@ -383,7 +383,7 @@ fn a_tool_that_throws_gives_an_error_result_and_the_turn_goes_on() {
 
 #[test]
 fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let message = calls(&[("c1", "write_file", json!({})), ("c2", "fly", json!({}))]);
@@ -409,7 +409,7 @@ fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one()
 
 #[test]
 fn tools_of_one_answer_run_side_by_side_and_their_results_stand_in_the_order_of_the_calls() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let second_is_done = runcontext::runtime::Signal::default();
@@ -472,7 +472,7 @@ fn what_a_tool_returns_becomes_blocks() {
         ),
     ];
     for (value, content, is_error, details) in cases {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         let returned = value.clone();
@@ -497,7 +497,7 @@ fn what_a_tool_returns_becomes_blocks() {
 
 #[test]
 fn two_calls_with_one_id_each_run_with_their_own_arguments() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let twins = calls(&[("c1", "add", json!({ "n": 1 })), ("c1", "add", json!({ "n": 2 }))]);
@@ -537,7 +537,7 @@ fn two_calls_with_one_id_each_run_with_their_own_arguments() {
 
 #[test]
 fn arguments_that_are_missing_count_as_none_given() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.model
         .answers(json!({
@@ -554,7 +554,7 @@ fn arguments_that_are_missing_count_as_none_given() {
 
 #[test]
 fn an_answer_while_calls_are_open_first_gets_them_interrupted_results() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.run(async {
@@ -587,7 +587,7 @@ fn a_turn_that_ends_with_open_calls_gets_them_interrupted_results() {
         (Outcome::Error, "error"),
         (Outcome::Cancelled, "cancelled"),
     ] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         let report = lab.run(async {
@@ -616,7 +616,7 @@ fn a_turn_that_ends_with_open_calls_gets_them_interrupted_results() {
 
 #[test]
 fn values_that_became_null_are_reported_at_the_end_of_the_turn() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let report = lab.run(async {
         let turn = dispatched(&session, "hello").await;
@@ -633,7 +633,7 @@ fn values_that_became_null_are_reported_at_the_end_of_the_turn() {
 #[test]
 fn a_later_turn_adds_to_what_is_there() {
     for way in BOTH {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         long_turn(&lab, &session, way);
         lab.world.at(3_000.0);
@@ -672,7 +672,7 @@ fn a_message_that_has_a_time_keeps_it_and_one_without_gets_one() {
         json!([]),
         json!(""),
     ] {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         lab.model.answers(says("hi"));
@@ -695,7 +695,7 @@ fn a_message_that_has_a_time_keeps_it_and_one_without_gets_one() {
 
 #[test]
 fn the_block_of_a_chosen_skill_is_shown_and_never_stored_in_a_message() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();

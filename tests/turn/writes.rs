@@ -39,7 +39,7 @@ fn refused_while_pending(lab: &Lab, session: &Rc<Session<Value>>) {
 fn a_refused_write_at_any_commit_is_made_up_for_by_the_next_or_by_flush() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             lab.storage.fail(at, Fault::Refuse);
             let report = long_turn(&lab, &session, way);
@@ -71,7 +71,7 @@ fn a_refused_write_at_any_commit_is_made_up_for_by_the_next_or_by_flush() {
 fn writes_that_are_refused_from_any_commit_on_wait_in_order_for_flush() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             for attempt in at..100 {
                 lab.storage.fail(attempt, Fault::Refuse);
@@ -113,7 +113,7 @@ fn writes_that_are_refused_from_any_commit_on_wait_in_order_for_flush() {
 fn a_lost_acknowledgement_at_any_commit_is_applied_once_and_the_queue_follows_in_order() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             lab.storage.fail(at, Fault::LoseAcknowledgement);
             let report = long_turn(&lab, &session, way);
@@ -144,7 +144,7 @@ fn a_lost_acknowledgement_at_any_commit_is_applied_once_and_the_queue_follows_in
 fn acknowledgements_that_are_lost_from_any_commit_on_hold_the_queue_and_flush_finishes_it() {
     for way in BOTH {
         for at in 1..LONG_TURN_COMMITS {
-            let lab = Lab::new();
+            let lab = Lab::empty();
             let session = lab.create();
             for attempt in at..100 {
                 lab.storage.fail(attempt, Fault::LoseAcknowledgement);
@@ -164,7 +164,7 @@ fn acknowledgements_that_are_lost_from_any_commit_on_hold_the_queue_and_flush_fi
 
 #[test]
 fn a_first_write_that_fails_leaves_no_session() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     lab.storage.fail(1, Fault::Refuse);
     let options = NewSession {
         id: Some(ID.to_owned()),
@@ -184,7 +184,7 @@ fn a_first_write_that_fails_leaves_no_session() {
 
 #[test]
 fn a_write_that_failed_shows_as_pending_at_once_and_the_turn_goes_on() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     lab.world.at(2_000.0);
@@ -221,7 +221,7 @@ fn a_write_that_failed_shows_as_pending_at_once_and_the_turn_goes_on() {
 #[test]
 fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
     for at in 1..LONG_TURN_COMMITS {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
         let released = Signal::default();
@@ -255,7 +255,7 @@ fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
 
 #[test]
 fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     let turn = lab.run(dispatched(&session, "hello"));
@@ -283,8 +283,75 @@ fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
 }
 
 #[test]
+fn saves_stand_in_line_and_none_is_sent_before_the_one_in_front_is_answered() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let released = Signal::default();
+    lab.storage.fail(1, Fault::Wait(released.clone()));
+    let sent = lab.storage.attempts() + 1;
+    let mut title = waits(&lab.world, session.set_title("t".to_owned()));
+    let mut pinned = waits(&lab.world, session.set_pinned(true));
+    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    turn.request().unwrap();
+    let dispatched = waits(&lab.world, turn.dispatched());
+    assert_eq!(lab.storage.attempts(), sent);
+    released.fire();
+    assert!(title.go_on() && pinned.go_on());
+    assert_eq!(lab.storage.attempts(), sent + 2);
+    dispatched.done().unwrap();
+    let names: Vec<Vec<String>> = lab.storage.applied()[1..]
+        .iter()
+        .map(|commit| commit.settings.keys().cloned().collect())
+        .collect();
+    assert_eq!(names, [["title"], ["pinned"], ["openTurn"]]);
+}
+
+#[test]
+fn a_pending_save_stays_pending_until_the_last_of_its_queue_is_saved() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    assert!(!long_turn(&lab, &session, Way::Begin).saved);
+    lab.storage.always(None);
+    let released = Signal::default();
+    // The last of five.
+    lab.storage.fail(5, Fault::Wait(released.clone()));
+    let flush = waits(&lab.world, session.flush());
+    assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS - 1).stored());
+    assert!(session.machine().save_error().is_some());
+    released.fire();
+    flush.done().unwrap();
+    assert_eq!(session.machine().save_error(), None);
+    assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+}
+
+#[test]
+fn of_two_pages_that_write_one_conversation_the_second_keeps_its_turn_in_memory() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let other = Lab::on(lab.storage.memory.clone(), true);
+    let second = other.open();
+    long_turn(&lab, &session, Way::Prompt);
+    // A title is no part of the conversation.
+    other.world.at(2_500.0);
+    other.run(second.set_title("t".to_owned())).unwrap();
+    let before = other.stored();
+    other.model.answers(says("hi"));
+    let report = other.prompt(&second, "hello").unwrap();
+    assert_eq!(report.save_error.unwrap().code(), ErrorCode::Conflict);
+    assert_eq!(other.stored(), before);
+    assert_eq!(second.machine().message_count(), 2);
+    assert_eq!(other.model.calls(), 1);
+    refused_while_pending(&other, &second);
+    // The first page goes on.
+    lab.model.answers(says("hi"));
+    assert!(lab.prompt(&session, "more").unwrap().saved);
+    assert_eq!(lab.stored()["chat_sessions"]["\"s1\""]["settings"]["title"], "t");
+}
+
+#[test]
 fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     let released = Signal::default();
     lab.storage.fail(1, Fault::Wait(released.clone()));
@@ -309,7 +376,7 @@ fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
 
 #[test]
 fn a_setting_that_could_not_be_saved_is_pending_and_is_flushed() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
     lab.storage.fail(1, Fault::Refuse);
@@ -337,7 +404,7 @@ fn a_setting_that_could_not_be_saved_is_pending_and_is_flushed() {
 
 #[test]
 fn titles_pins_and_marks_wait_behind_what_is_pending() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     let report = long_turn(&lab, &session, Way::Begin);
@@ -363,7 +430,7 @@ fn titles_pins_and_marks_wait_behind_what_is_pending() {
 #[test]
 fn a_conflict_lets_the_turn_run_on_in_memory_and_is_reported_at_its_end() {
     for at in 1..LONG_TURN_COMMITS {
-        let lab = Lab::new();
+        let lab = Lab::empty();
         let session = lab.create();
         for attempt in at..100 {
             lab.storage.fail(attempt, Fault::Conflict);
@@ -380,7 +447,7 @@ fn a_conflict_lets_the_turn_run_on_in_memory_and_is_reported_at_its_end() {
 
 #[test]
 fn a_deletion_that_fails_keeps_the_session_and_what_is_pending() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     assert!(!long_turn(&lab, &session, Way::Begin).saved);
@@ -398,7 +465,7 @@ fn a_deletion_that_fails_keeps_the_session_and_what_is_pending() {
 
 #[test]
 fn what_is_pending_goes_with_a_session_that_is_deleted() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     assert!(!long_turn(&lab, &session, Way::Begin).saved);
@@ -411,7 +478,7 @@ fn what_is_pending_goes_with_a_session_that_is_deleted() {
 
 #[test]
 fn an_interrupted_turn_can_be_abandoned_once_its_save_is_flushed() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     // The page dies while calls are open.
     lab.world.at(2_000.0);
@@ -437,7 +504,7 @@ fn an_interrupted_turn_can_be_abandoned_once_its_save_is_flushed() {
 
 #[test]
 fn a_model_failure_and_a_failed_write_are_both_reported() {
-    let lab = Lab::new();
+    let lab = Lab::empty();
     let session = lab.create();
     lab.storage.always(Some(Fault::Refuse));
     lab.model.then(Step::fail("overloaded"));
@@ -457,4 +524,18 @@ fn a_model_failure_and_a_failed_write_are_both_reported() {
             "ended error unsaved"
         ]
     );
+}
+
+#[test]
+fn a_session_with_a_pending_save_is_there_again_although_nobody_held_it() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    let report = lab.run(session.set_title("kept".to_owned()));
+    assert_eq!(refused(report).code(), ErrorCode::StorageFailed);
+    drop(session);
+
+    let again = lab.open();
+    assert!(again.machine().save_error().is_some());
+    assert_eq!(again.machine().header().title.as_deref(), Some("kept"));
 }

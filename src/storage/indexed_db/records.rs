@@ -8,7 +8,8 @@ use wasm_bindgen::JsValue;
 
 use super::failure;
 use crate::{
-    Error, Result,
+    Result,
+    js::plain::json_of,
     storage::{AppendedMessage, OutlinePack, damaged},
     untyped::FromJson,
 };
@@ -23,22 +24,16 @@ fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))
 }
 
-/// The JSON text of a record.
-pub fn text(record: &JsValue) -> Result<String> {
-    let text = JSON::stringify(record).map_err(|exception| failure::of_js(&exception))?;
-    Ok(text.into())
-}
-
 /// A record of a session, read.
 pub fn read<T: FromJson>(session: &str, record: &JsValue) -> Result<T> {
-    parse(session, &text(record)?)
+    T::from_json(&json_of(record), "record")
+        .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
 }
 
 /// JSON of a session, read.
 pub fn parse<T: FromJson>(session: &str, text: &str) -> Result<T> {
-    let read = serde_json::from_str(text).map_err(|cause| Error::invalid(format!("it is no JSON: {cause}")));
-    read.and_then(|value| T::from_json(&value, "record"))
-        .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
+    // What is no JSON reads as nothing, which is no record.
+    read(session, &JSON::parse(text).unwrap_or_default())
 }
 
 /// A message as it is stored.
