@@ -547,12 +547,6 @@ fn leave(lab: &Lab, how: &str, options: &PromptOptions) -> Weak<Session<Value>> 
         "interrupted" => {
             lab.run(dispatched(&session, "hello"));
         }
-        "pending" => {
-            lab.storage.always(Some(Fault::Refuse));
-            lab.model.answers(says("hi"));
-            lab.prompt_with(&session, &json!("hello"), options).unwrap();
-            lab.storage.always(None);
-        }
         "disposed" => session.dispose().unwrap(),
         _ => panic!("no such way"),
     }
@@ -572,7 +566,6 @@ fn a_session_that_nobody_holds_is_gone_also_where_the_signal_of_its_turns_lives_
         "finished",
         "cancelled",
         "interrupted",
-        "pending",
         "disposed",
     ] {
         let lab = Lab::empty();
