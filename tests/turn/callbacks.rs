@@ -126,7 +126,7 @@ fn start_everything(
     start!(it in session => it.read_messages(None, 10));
     start!(it in runtime => it.create_session(NewSession::default()));
     start!(it in runtime => it.open_session("s1"));
-    start!(it in runtime => it.continue_recent(None));
+    start!(it in runtime => it.continue_recent(None, NewSession::default()));
     start!(it in runtime => it.list_sessions(ListFilter { limit: 3, ..ListFilter::default() }));
     start!(it in runtime => it.add_skill(HAIKU, HAIKU_LOCATION, "project"));
     start!(it in runtime => it.remove_skill("nowhere"));
