@@ -186,24 +186,28 @@ export const cases = {
 
     async 'a model that fails, updates or answers after its turn was stopped bothers nobody'() {
         const late = [];
-        const gates = [deferred(), deferred(), deferred()];
+        const gates = [deferred(), deferred()];
+        const asked = [deferred(), deferred()];
         const at = await world({
             model: scripted(
                 async (request, { onUpdate }) => {
+                    asked[0].resolve();
                     await gates[0].promise;
                     late.push(await outcome(() => onUpdate(assistant('late'))));
                     throw new Error('too late');
                 },
                 async () => {
+                    asked[1].resolve();
                     await gates[1].promise;
                     return assistant('too late');
                 },
                 assistant('Done.'),
             ),
         });
-        for (const gate of gates.slice(0, 2)) {
+        for (const [round, gate] of gates.slice(0, 2).entries()) {
             const running = at.session.prompt('Hi');
-            at.session.subscribe((event) => event.type === 'turn-start' && setTimeout(() => at.session.abort()));
+            await soon(asked[round].promise, 'the question');
+            at.session.abort();
             same(await soon(running, 'the end of the turn'), Object.freeze({ outcome: 'cancelled', saved: true }));
             const before = await at.stored();
             gate.resolve();

@@ -37,7 +37,11 @@ pub fn fit(generated: &str) -> Result<String> {
         "/* tslint:disable */",
         "/* eslint-disable */",
     ];
-    let kept = api.lines().filter(|line| !hidden.contains(&line.trim()));
+    // What the loaders call of the glue is nobody else's.
+    let internal = |line: &str| line.starts_with("export function __");
+    let kept = api
+        .lines()
+        .filter(|line| !hidden.contains(&line.trim()) && !internal(line));
     Ok(kept
         .map(|line| format!("{line}\n"))
         .collect::<String>()
