@@ -273,11 +273,15 @@ impl<M: MessageData + 'static> Runtime<M> {
             .retain(|other| !std::ptr::eq(Rc::as_ptr(other), session));
     }
 
-    /// The session that was used last, of a working directory or of all; a new one where there is none.
+    /// The session that was used last, of a working directory or of all; where there is none, a new one there.
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn continue_recent(self: &Rc<Self>, cwd: Option<String>) -> Result<Rc<Session<M>>> {
+    pub async fn continue_recent(
+        self: &Rc<Self>,
+        cwd: Option<String>,
+        new: NewSession,
+    ) -> Result<Rc<Session<M>>> {
         let filter = ListFilter {
             cwd: cwd.clone(),
             limit: 1,
@@ -286,11 +290,8 @@ impl<M: MessageData + 'static> Runtime<M> {
         match self.list_sessions(filter).await?.first() {
             Some(record) => self.open_session(&record.id).await,
             None => {
-                self.create_session(NewSession {
-                    cwd,
-                    ..NewSession::default()
-                })
-                .await
+                let cwd = cwd.or(new.cwd);
+                self.create_session(NewSession { cwd, ..new }).await
             }
         }
     }
@@ -467,13 +468,12 @@ impl<E> Listeners<E> {
 
     fn emit(&self, event: &E) {
         // Copied first: a listener may subscribe, unsubscribe and call anything.
-        let all: Vec<Listener<E>> = self
-            .all
-            .borrow()
-            .iter()
-            .map(|(_, listener)| listener.clone())
-            .collect();
-        for listener in all {
+        let all = self.all.borrow().clone();
+        for (number, listener) in all {
+            // One that was ended meanwhile, by another listener, hears nothing more.
+            if !self.all.borrow().iter().any(|(other, _)| *other == number) {
+                continue;
+            }
             if let Err(text) = listener(event) {
                 let mut errors = self.errors.borrow_mut();
                 if errors.len() < LISTENER_ERRORS {

@@ -95,7 +95,7 @@ pub struct SkillExpansion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "ModelInputProjection")]
+#[cfg_attr(target_family = "wasm", tsify(rename = "ModelInputProjection"))]
 pub struct Projection {
     /// How many messages are stored.
     pub history_message_count: u32,

@@ -218,10 +218,11 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
         return Err(tool.wrong("access", text));
     }
     let access_none = access.as_deref() == Some("none");
-    if let Some(paths) = tool.get("paths")? {
-        if foreign::length(&paths, &tool.path("paths"))? > 0 && access_none {
-            return Err(tool.wrong("paths", "must be absent where `access` is `none`"));
-        }
+    if let Some(paths) = tool.get("paths")?
+        && foreign::length(&paths, &tool.path("paths"))? > 0
+        && access_none
+    {
+        return Err(tool.wrong("paths", "must be absent where `access` is `none`"));
     }
     let mut members = vec![("name", JsValue::from_str(&name))];
     if let Some(description) = tool.text("description")? {

@@ -164,10 +164,14 @@ impl Runtime {
         #[wasm_bindgen(unchecked_optional_param_type = "string")] cwd: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(
-            optional_text(&cwd, "cwd")
-                .map(|cwd| async move { Ok(Session::new(inner.continue_recent(cwd).await?).into()) }),
-        )
+        let new = NewSession {
+            cwd: self.default_cwd.clone(),
+            ..NewSession::default()
+        };
+        promised(optional_text(&cwd, "cwd").map(|cwd| async move {
+            let session = inner.continue_recent(cwd, new).await?;
+            Ok(Session::new(session).into())
+        }))
     }
 
     /// Lists stored sessions, newest first: 50, or `limit` up to 500. `before` is the last entry's `cursor`.

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "PermissionPreset")]
+#[cfg_attr(target_family = "wasm", tsify(rename = "PermissionPreset"))]
 pub enum Preset {
     /// A ceiling: whatever changes something is asked about.
     ReadOnly,

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "SystemPromptCheckpoint")]
+#[cfg_attr(target_family = "wasm", tsify(rename = "SystemPromptCheckpoint"))]
 pub struct Checkpoint {
     /// The number of stored messages, the new user message included; from 1 up.
     pub message_count: u32,

@@ -34,7 +34,7 @@ pub enum SkillStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "SkillInfo")]
+#[cfg_attr(target_family = "wasm", tsify(rename = "SkillInfo"))]
 pub struct SkillEntry {
     /// See [`skill_id`].
     pub id: String,

@@ -223,6 +223,7 @@ test('a tool call that a reload cut off is answered as interrupted, in the reque
     await chat.type('/tool-slow');
     await chat.box.press('Enter');
     await chat.page.locator('.call').getByText('wait').waitFor();
+    await chat.saved(2);
     await chat.reload();
     await chat.state.getByText('1 tool call has no result').waitFor();
     const panel = await chat.look('Messages');

@@ -132,6 +132,7 @@ test('only the last of several presets reaches the model, with the next message:
     assert.equal(await tab.locator('[data-checkpoint="1"] pre').textContent(), checkpoints[1].sections.permissions);
 
     await chat.preset.selectOption('none (as configured)');
+    await chat.page.getByText('The model is told with your next message.').waitFor();
     await chat.reload();
     assert.equal(await chat.preset.inputValue(), '');
     assert.equal(await prompt(), second, 'the chat as it stands, made from checkpoints');

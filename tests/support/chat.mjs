@@ -126,6 +126,19 @@ export class Chat {
         await this.stop.waitFor({ state: 'hidden' });
     }
 
+    /** So many messages of this chat are in storage, as another page would find them. A message is shown before it is saved. */
+    async saved(count) {
+        await this.page.evaluate(async (count) => {
+            const { Runtime } = await import('/pkg/browser.js');
+            const id = new URLSearchParams(location.hash.slice(1)).get('chat');
+            for (let found = -1; found < count; ) {
+                const runtime = await Runtime.open();
+                found = (await runtime.openSession(id)).state.messageCount;
+                await runtime.close();
+            }
+        }, count);
+    }
+
     /** Types a text, sends it and waits for the whole turn. Any text, also what no keyboard has. */
     async say(text) {
         await this.type(text);

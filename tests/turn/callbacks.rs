@@ -126,7 +126,7 @@ fn start_everything(
     start!(it in session => it.read_messages(None, 10));
     start!(it in runtime => it.create_session(NewSession::default()));
     start!(it in runtime => it.open_session("s1"));
-    start!(it in runtime => it.continue_recent(None));
+    start!(it in runtime => it.continue_recent(None, NewSession::default()));
     start!(it in runtime => it.list_sessions(ListFilter { limit: 3, ..ListFilter::default() }));
     start!(it in runtime => it.add_skill(HAIKU, HAIKU_LOCATION, "project"));
     start!(it in runtime => it.remove_skill("nowhere"));
@@ -547,12 +547,6 @@ fn leave(lab: &Lab, how: &str, options: &PromptOptions) -> Weak<Session<Value>> 
         "interrupted" => {
             lab.run(dispatched(&session, "hello"));
         }
-        "pending" => {
-            lab.storage.always(Some(Fault::Refuse));
-            lab.model.answers(says("hi"));
-            lab.prompt_with(&session, &json!("hello"), options).unwrap();
-            lab.storage.always(None);
-        }
         "disposed" => session.dispose().unwrap(),
         _ => panic!("no such way"),
     }
@@ -572,7 +566,6 @@ fn a_session_that_nobody_holds_is_gone_also_where_the_signal_of_its_turns_lives_
         "finished",
         "cancelled",
         "interrupted",
-        "pending",
         "disposed",
     ] {
         let lab = Lab::empty();

@@ -602,7 +602,7 @@ fn a_closed_runtime_makes_opens_and_lists_nothing() {
     let codes = [
         refused(lab.run(runtime.create_session(NewSession::default()))).code(),
         refused(lab.run(runtime.open_session(ID))).code(),
-        refused(lab.run(runtime.continue_recent(None))).code(),
+        refused(lab.run(runtime.continue_recent(None, NewSession::default()))).code(),
         refused(lab.run(runtime.list_sessions(Default::default()))).code(),
         refused(lab.run(runtime.delete_session(ID))).code(),
         refused(lab.run(runtime.add_skill("x", "y", "project"))).code(),

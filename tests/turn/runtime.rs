@@ -35,7 +35,9 @@ fn the_session_that_was_used_last_is_continued() {
         lab.create_with(named(id, cwd));
     }
     let recent = |cwd: Option<&str>| {
-        let found = lab.runtime.continue_recent(cwd.map(str::to_owned));
+        let found = lab
+            .runtime
+            .continue_recent(cwd.map(str::to_owned), NewSession::default());
         lab.run(found).unwrap().machine().id().to_owned()
     };
     assert_eq!(recent(None), "c");
