@@ -171,3 +171,43 @@ test('two databases of one page have nothing in common', async () => {
     });
     assert.deepEqual(found, [[['one'], ['one']], [['two'], ['two']]]);
 });
+
+test('in a worker sessions are kept in the same IndexedDB as in the page', async () => {
+    const elsewhere = await servePackage({
+        pages: {
+            '/': '<!doctype html><title>runcontext</title>',
+            '/worker.js': `
+                import * as rc from '/pkg/browser.js';
+                import * as kit from '/cases/kit.mjs';
+                await rc.init();
+                kit.use(rc);
+                const runtime = await rc.Runtime.open({ model: kit.scripted(kit.assistant('Done.')) });
+                const session = await runtime.createSession({ id: 'w' });
+                const result = await session.prompt([{ type: 'image', data: new Uint8Array([1, 2]) }]);
+                postMessage(kit.toText([runtime.storageInfo, result]));
+            `,
+        },
+    });
+    page = await openPage(browser, elsewhere);
+    const found = await page.run(async () => {
+        const worker = new Worker('/worker.js', { type: 'module' });
+        const [info, result] = JSON.parse(await new Promise((resolve, reject) => {
+            worker.onmessage = (event) => resolve(event.data);
+            worker.onerror = (event) => reject(new Error(event.message));
+        }));
+        worker.terminate();
+        const runtime = await rc.Runtime.open();
+        return { info, result, messages: (await runtime.openSession('w')).messages };
+    });
+    assert.deepEqual(found, {
+        info: KEPT.info,
+        result: { outcome: 'success', saved: true },
+        messages: [
+            { role: 'user', content: [{ type: 'image', data: Uint8Array.from([1, 2]) }], timestamp: found.messages[0].timestamp },
+            { role: 'assistant', content: [{ type: 'text', text: 'Done.' }], stopReason: 'stop' },
+        ],
+    });
+    await page.close();
+    page = undefined;
+    await elsewhere.close();
+});

@@ -307,6 +307,20 @@ export const cases = {
         await at.close();
     },
 
+    async 'a skill in front of a text leaves every code unit of it as it was typed'() {
+        const typed = '\udc00 half, \ud83d\u0000 \u{1f980} $demo \ud83d';
+        const model = scripted(assistant('Done.'));
+        const at = await world({ model });
+        await at.session.prompt(typed);
+        await at.session.prompt([{ type: 'text', text: typed }]);
+        const block = '<skill name="demo" location="/d/SKILL.md">\nDo.\n</skill>';
+        const { messages } = JSON.parse(model.requests[1]);
+        same(messages[0].content, `${block}\n\n${typed}`);
+        same(messages[2].content, [{ type: 'text', text: block }, { type: 'text', text: typed }]);
+        same(at.session.titleInputs().map(String), [typed, typed]);
+        await at.close();
+    },
+
     async 'a later edit of a skill changes nothing that was said, and no entry that was handed out'() {
         const at = await world();
         await at.session.prompt('Do it $demo');

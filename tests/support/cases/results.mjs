@@ -118,6 +118,28 @@ export const cases = {
         await at.close();
     },
 
+    async 'a getter that throws costs its own value and no other, and is named'() {
+        const odd = (name) => ({
+            role: 'assistant', content: [{ type: 'text', text: 'kept', get extra() {
+                throw new Error(`no ${name}`);
+            } }], list: new Proxy([1, 2], {
+                get(list, key) {
+                    if (key === '1') throw new Error('no second');
+                    return list[key];
+                },
+            }),
+        });
+        const at = await world({ model: scripted(odd('extra')) });
+        const result = await at.session.prompt('Hi');
+        same(JSON.stringify(result.degraded), '[{"messageIndex":1,"path":"message.content[0].extra"},{"messageIndex":1,"path":"message.list[1]"}]');
+        same(JSON.stringify(at.session.messages[1]), '{"role":"assistant","content":[{"type":"text","text":"kept","extra":null}],"list":[1,null]}');
+        const error = await fails(() => at.session.prompt({ ...odd('x'), role: 'user', get content() {
+            throw new Error('no content');
+        } }), 'message_not_storable');
+        same([error.data, error.message], [{ path: 'content.content' }, '`content.content` cannot be read: no content']);
+        await at.close();
+    },
+
     async 'a request has three members, the options of the model three, those of a tool two'() {
         const seen = {};
         const at = await world({

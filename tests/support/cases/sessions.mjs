@@ -311,6 +311,20 @@ if (persistent) {
         await at.close();
     };
 
+    cases['a stored time that no calendar has is shown as the nearest, and a stored setting that makes no sense is said'] = async () => {
+        const at = await world();
+        await at.session.dispose();
+        await at.edit('chat_sessions', 's', (record) => ({ ...record, createdAt: 1e300 }));
+        const opened = await at.runtime.openSession('s');
+        same(opened.header.createdAt, '+275760-09-13T00:00:00.000Z');
+        await opened.dispose();
+        await at.edit('chat_sessions', 's', (record) => ({ ...record, settings: { ...record.settings, permissionPreset: 'all' } }));
+        const before = await at.stored();
+        await fails(() => at.runtime.openSession('s'), 'storage_failed');
+        same(await at.stored(), before);
+        await at.close();
+    };
+
     cases['a session that could not be created is not there, and its id is free'] = async () => {
         const at = await world({ session: false });
         failWrites('quota');

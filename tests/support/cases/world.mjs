@@ -1,6 +1,6 @@
 // What a case runs in: a runtime in a storage of its own, and a look at what is stored.
 
-import { dump, handClock, rc, scripted, skillFile, toText } from './kit.mjs';
+import { dump, edit, handClock, rc, scripted, skillFile, toText } from './kit.mjs';
 
 const persistent = typeof indexedDB !== 'undefined';
 
@@ -31,6 +31,8 @@ export async function world({ session = {}, ...options } = {}) {
             }
             return toText(found);
         },
+        /** Changes a stored record, past the package. */
+        edit: (store, key, change) => edit(name, store, key, change),
         async close() {
             await runtime.close();
             if (persistent) indexedDB.deleteDatabase(name);
