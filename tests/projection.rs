@@ -314,6 +314,87 @@ fn a_body_that_is_not_loaded_is_not_found() {
 }
 
 #[test]
+fn an_outline_holds_what_is_understood_and_counts_the_rest() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let cases = [
+        (
+            json!({ "role": "user", "content": "12345" }),
+            json!({ "role": "user", "userTurn": true, "textLen": 5, "tokens": 2 }),
+        ),
+        // A pair of surrogates is two units.
+        (
+            json!({ "role": "user", "content": "\u{1f980}ab" }),
+            json!({ "role": "user", "userTurn": true, "textLen": 4, "tokens": 1 }),
+        ),
+        (
+            json!({ "role": "user", "content": "" }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 0 }),
+        ),
+        (
+            json!({ "role": "user", "content": [] }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 0 }),
+        ),
+        // Texts are counted together, a picture is a picture, thinking is no text.
+        (
+            json!({ "role": "user", "content": [text("123"), text("45678"), { "type": "image", "data": "AAAA" }] }),
+            json!({ "role": "user", "userTurn": true, "textLen": 8, "tokens": 1_202 }),
+        ),
+        (
+            json!({ "role": "assistant", "content": [{ "type": "thinking", "thinking": "12345" }, text("1")] }),
+            json!({ "role": "assistant", "textLen": 1, "tokens": 3 }),
+        ),
+        // 23 characters of JSON: {"type":"x","data":123}
+        (
+            json!({ "role": "assistant", "content": [{ "type": "x", "data": 123 }] }),
+            json!({ "role": "assistant", "textLen": 0, "tokens": 6 }),
+        ),
+        // Other content: {"a":"123456789"}; null; no content: {"role":"toolResult","toolCallId":"c","output":"12"}
+        (
+            json!({ "role": "user", "content": { "a": "123456789" } }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 5 }),
+        ),
+        (
+            json!({ "role": "user", "content": null }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 1 }),
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "c", "output": "12" }),
+            json!({ "role": "toolResult", "answers": ["c"], "textLen": 0, "tokens": 13 }),
+        ),
+        // A role that nobody knows: {"role":"note","content":"12345"}
+        (
+            json!({ "role": "note", "content": "12345" }),
+            json!({ "role": "other", "textLen": 0, "tokens": 9 }),
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "c", "content": "1", "isError": true }),
+            json!({ "role": "toolResult", "answers": ["c"], "isError": true, "textLen": 1, "tokens": 1 }),
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "", "content": "1", "isError": "yes" }),
+            json!({ "role": "toolResult", "answers": [""], "textLen": 1, "tokens": 1 }),
+        ),
+        // {"type":"toolCall","id":"c","name":"n"}
+        (
+            json!({ "role": "assistant", "stopReason": "aborted", "content": [{ "type": "toolCall", "id": "c", "name": "n" }] }),
+            json!({
+                "role": "assistant", "stop": "aborted", "calls": [{ "id": "c", "name": "n" }], "textLen": 0, "tokens": 10
+            }),
+        ),
+        (
+            json!({ "role": "assistant", "stopReason": "error", "content": [] }),
+            json!({ "role": "assistant", "stop": "error", "textLen": 0, "tokens": 0 }),
+        ),
+    ];
+    for (message, expected) in cases {
+        let outline = loop_dialect::outline(&message, true).unwrap();
+        assert_eq!(serde_json::to_value(&outline).unwrap(), expected, "{message}");
+        // What did not come in through a prompt is no turn.
+        assert!(!loop_dialect::outline(&message, false).unwrap().user_turn);
+    }
+}
+
+#[test]
 fn a_request_fits_up_to_what_is_left_for_input() {
     let parts = |messages| BudgetParts {
         system_prompt: 10,

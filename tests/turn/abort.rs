@@ -272,6 +272,37 @@ fn a_stop_while_every_tool_runs_answers_every_call() {
 }
 
 #[test]
+fn model_and_tools_hear_of_the_stop_and_of_no_other() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let (content, options) = (json!("add one and two"), PromptOptions::default());
+    let heard: Rc<RefCell<Vec<Signal>>> = Rc::default();
+    let (of_model, of_tool) = (heard.clone(), heard.clone());
+    lab.model.then(Step::new(move |_, abort| {
+        of_model.borrow_mut().push(abort);
+        async { Ok(two_calls()) }
+    }));
+    lab.tools.on("c1", move |_, abort| {
+        of_tool.borrow_mut().push(abort);
+        std::future::pending()
+    });
+    let prompt = start(&lab, &session, &content, &options);
+    let fired = || -> Vec<bool> { heard.borrow().iter().map(Signal::has_fired).collect() };
+    assert_eq!(fired(), [false, false]);
+    options.abort.fire();
+    assert_eq!(fired(), [true, true]);
+    prompt.done().unwrap();
+    // A later turn has a signal of its own.
+    let of_model = heard.clone();
+    lab.model.then(Step::new(move |_, abort| {
+        of_model.borrow_mut().push(abort);
+        async { Ok(says("hi")) }
+    }));
+    lab.prompt(&session, "more").unwrap();
+    assert_eq!(fired(), [true, true, false]);
+}
+
+#[test]
 fn a_stop_while_the_dispatch_is_saved_calls_no_model() {
     for by in ALL {
         let lab = Lab::empty();

@@ -7,7 +7,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use runcontext::{
     ErrorCode,
-    runtime::{PromptOptions, RuntimeEvent},
+    runtime::{PromptOptions, RuntimeEvent, Signal},
     session::{NewSession, Outcome},
     skills::SkillStatus,
     storage::ListFilter,
@@ -63,9 +63,25 @@ fn the_session_that_was_used_last_is_continued() {
 fn opening_a_session_twice_at_a_time_gives_one_object() {
     let lab = Lab::empty();
     lab.create().dispose().unwrap();
-    let first = waits(&lab.world, lab.runtime.open_session(ID));
+    let released = Signal::default();
+    lab.storage.hold_reads(&released);
+    let mut first = waits(&lab.world, lab.runtime.open_session(ID));
     let second = waits(&lab.world, lab.runtime.open_session(ID));
+    assert!(!first.go_on());
+    released.fire();
     assert!(Rc::ptr_eq(&first.done().unwrap(), &second.done().unwrap()));
+}
+
+#[test]
+fn a_session_that_is_still_being_opened_when_the_runtime_closes_is_not_handed_out() {
+    let lab = Lab::empty();
+    lab.create().dispose().unwrap();
+    let released = Signal::default();
+    lab.storage.hold_reads(&released);
+    let open = waits(&lab.world, lab.runtime.open_session(ID));
+    lab.runtime.close().unwrap();
+    released.fire();
+    assert_eq!(refused(open.done()).code(), ErrorCode::Disposed);
 }
 
 #[test]

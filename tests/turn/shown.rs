@@ -400,6 +400,9 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
     .unwrap();
     let last = session.machine().projection().cloned();
     turn.request().unwrap();
+    // Nothing is no answer.
+    lab.run(turn.append(Vec::new())).unwrap();
+    assert_eq!(session.machine().projection().cloned(), last);
     lab.run(turn.cancel()).unwrap();
     assert_eq!(session.machine().projection().cloned(), last);
     // One that was answered was sent, whoever forgot to say so.
