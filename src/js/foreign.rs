@@ -185,9 +185,21 @@ pub(super) fn items<'a>(
 
 /// A text argument.
 pub(super) fn text(value: &JsValue, path: &str) -> Result<String> {
+    check_length(value.text_len(), path)?;
     value
         .text()
         .ok_or_else(|| field_error(path, "must be a well-formed text"))
+}
+
+/// More than this of one argument would only exhaust the memory.
+const MAX_LENGTH: usize = 32 * 1024 * 1024;
+
+/// Refuses what is too long before it is copied.
+pub(super) fn check_length(length: usize, path: &str) -> Result<()> {
+    if length > MAX_LENGTH {
+        return Err(field_error(path, "is larger than 32 MiB; pass less"));
+    }
+    Ok(())
 }
 
 /// A text argument that may be absent.

@@ -64,8 +64,16 @@ pub(super) fn iso(time: f64) -> JsValue {
 }
 
 /// The bytes of a `Uint8Array`, whoever made it.
-pub(super) fn bytes_in(value: &JsValue) -> Option<Vec<u8>> {
-    js_is_bytes(value).then(|| Uint8Array::new(value).to_vec())
+///
+/// # Errors
+/// `invalid_argument` for more than 32 MiB.
+pub(super) fn bytes_in(value: &JsValue, path: &str) -> Result<Option<Vec<u8>>> {
+    if !js_is_bytes(value) {
+        return Ok(None);
+    }
+    let bytes = Uint8Array::new(value);
+    super::foreign::check_length(bytes.length() as usize, path)?;
+    Ok(Some(bytes.to_vec()))
 }
 
 /// A copy whose byte strings are copies too.

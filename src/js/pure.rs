@@ -118,7 +118,7 @@ pub fn parse_skill(
     #[wasm_bindgen(unchecked_optional_param_type = "string")] location: JsValue,
 ) -> Result<JsValue> {
     let location = optional_text(&location, "location")?;
-    let outcome = match bytes_in(&content) {
+    let outcome = match bytes_in(&content, "content")? {
         Some(bytes) => skills::parse_skill_bytes(&bytes, location.as_deref()),
         None => skills::parse_skill(&text(&content, "content")?, location.as_deref()),
     };
@@ -135,6 +135,7 @@ pub fn find_skill_mentions(
     #[wasm_bindgen(unchecked_param_type = "readonly { id: string; name: string; location?: string }[]")]
     skills: JsValue,
 ) -> Result<JsValue> {
+    super::foreign::check_length(crate::message::MessageView::text_len(&searched), "text")?;
     let Some(searched) = searched.as_string() else {
         return Err(Error::invalid("`text` must be a text").with("field", "text"));
     };

@@ -180,11 +180,16 @@ pub fn typed_message<M: MessageData>(content: &M, timestamp: f64) -> Result<M> {
     }
     match message.field("timestamp").map(|value| value.kind()) {
         None => Ok(message.with_field("timestamp", M::from_number(timestamp))),
-        Some(Kind::Number) => Ok(message),
+        Some(Kind::Number) if is_time(&message) => Ok(message),
         Some(_) => Err(Error::invalid(
-            "`timestamp` of a message must be a number of milliseconds",
+            "`timestamp` of a message must be an integer number of milliseconds from 0 up",
         )),
     }
+}
+
+fn is_time<M: MessageView>(message: &M) -> bool {
+    let time = message.field("timestamp").and_then(|value| value.number());
+    time.is_some_and(|time| time.fract() == 0.0 && (0.0..=9_007_199_254_740_991.0).contains(&time))
 }
 
 /// The typed texts of a message: its string, or each of its text blocks.

@@ -23,7 +23,6 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
                 "No permission preset is set: the rules and the grants below decide each call.".to_owned()
             }
         },
-        format!("Working directory: {}", one_line(working_directory)),
         format!(
             "`memory/` in the workspace root may be read and written, though not through a link, {UNLESS}."
         ),
@@ -36,6 +35,9 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
         },
         "Apart from that:".to_owned(),
     ];
+    if !working_directory.is_empty() {
+        lines.insert(1, format!("Working directory: {}", one_line(working_directory)));
+    }
     if let Some(what) = list(&clauses, Cell::Allow) {
         lines.push(format!("- allowed, {UNLESS}: {what}"));
     }

@@ -429,6 +429,18 @@ impl<M: MessageData + 'static> Session<M> {
         self.announce(self.messages_from(before));
         self.save_later().await;
         let save_error = self.machine().save_error().cloned();
+        let mut end = end;
+        if let Some(error) = save_error
+            .as_ref()
+            .filter(|error| error.code() == ErrorCode::Conflict)
+        {
+            // What this turn said stands beside another conversation: whatever the model says, that is no success.
+            end = TurnEnd {
+                outcome: Outcome::Error,
+                error: Some(error.message().to_owned()),
+            };
+            self.machine_mut().end_shows(&end);
+        }
         let report = TurnReport {
             end,
             saved: save_error.is_none(),

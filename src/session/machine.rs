@@ -737,6 +737,12 @@ impl<M: MessageData> Machine<M> {
         Ok(end)
     }
 
+    /// Shows another end than the one that waits to be saved.
+    pub fn end_shows(&mut self, end: &TurnEnd) {
+        self.header.set(Setting::LastOutcome(Some(end.outcome)));
+        self.header.set(Setting::LastError(end.error.clone()));
+    }
+
     fn end_settings(&self, end: &TurnEnd) -> Vec<Setting> {
         vec![
             Setting::OpenTurn(None),

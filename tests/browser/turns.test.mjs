@@ -706,7 +706,7 @@ test('a turn that meets another tab\'s writes there runs on in memory, says conf
         };
     }, name);
     assert.deepEqual(found.first, { outcome: 'success', saved: true });
-    assert.deepEqual([found.result.saved, found.result.saveError.code], [false, 'conflict']);
+    assert.deepEqual([found.result.outcome, found.result.saved, found.result.saveError.code], ['error', false, 'conflict']);
     assert.deepEqual(found.after, found.dumped);
     assert.equal(found.calls, 1);
     assert.equal(found.refused.rejected.code, 'pending_save');
