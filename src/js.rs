@@ -5,6 +5,7 @@
 
 mod error;
 mod host;
+pub(crate) mod json;
 pub(crate) mod plain;
 mod pure;
 mod runtime;

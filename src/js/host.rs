@@ -12,10 +12,12 @@ use wasm_bindgen_futures::{JsFuture, spawn_local};
 use super::plain::{self, copy_out, error_text, list, object, to_js};
 use crate::{
     Error, Result,
+    list::Listed,
     message::{Kind, MessageView},
     runtime::{Listener, Model, OnUpdate, Signal, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
+    untyped::field_error,
 };
 
 #[wasm_bindgen]
@@ -41,7 +43,7 @@ pub(super) fn abort_of(signal: &JsValue) -> Result<Signal> {
         return Ok(abort);
     }
     let listen = method(signal, "addEventListener")
-        .ok_or_else(|| Error::invalid("`signal` must be an `AbortSignal`").with("field", "signal"))?;
+        .ok_or_else(|| field_error("signal", "must be an `AbortSignal`"))?;
     if get(signal, "aborted").is_truthy() {
         abort.fire();
         return Ok(abort);
@@ -226,7 +228,7 @@ impl JsTools {
             return Ok(Self::default());
         }
         let Some(given) = tools.dyn_ref::<Array>() else {
-            return Err(Error::invalid("`tools` must be a list of tools").with("field", "tools"));
+            return Err(field_error("tools", "must be a list of tools"));
         };
         let mut tools: Vec<JsTool> = Vec::new();
         for (at, tool) in given.iter().enumerate() {
@@ -252,7 +254,7 @@ impl JsTools {
 
     /// What the model is told of them.
     pub(super) fn declarations(&self) -> Vec<ToolDeclaration<JsValue>> {
-        self.tools.iter().map(|tool| tool.declared.clone()).collect()
+        self.tools.iter().map(|tool| tool.declared.clone()).listed()
     }
 }
 
@@ -367,7 +369,7 @@ pub(super) fn options(given: &JsValue, name: &str) -> Result<Option<JsValue>> {
         return Ok(None);
     }
     if !given.is_object() {
-        return Err(Error::invalid(format!("`{name}` must be an object")).with("field", name));
+        return Err(field_error(name, "must be an object"));
     }
     Ok(Some(given.clone()))
 }

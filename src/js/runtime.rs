@@ -25,6 +25,7 @@ use crate::{
         indexed_db::{Durability, IndexedDb, is_unavailable},
         memory::MemoryStorage,
     },
+    untyped::field_error,
 };
 
 /// The name of the database where the caller gives none.
@@ -249,13 +250,13 @@ impl Runtime {
         let now = match now.dyn_into::<Function>() {
             Ok(now) => Some(now),
             Err(other) if other.is_undefined() || other.is_null() => None,
-            Err(_) => return Err(Error::invalid("`now` must be a function").with("field", "now")),
+            Err(_) => return Err(field_error("now", "must be a function")),
         };
         let strict = get(&options, "strict");
         let strict = match strict.as_bool() {
             Some(strict) => strict,
             None if strict.is_undefined() || strict.is_null() => true,
-            None => return Err(Error::invalid("`strict` must be true or false").with("field", "strict")),
+            None => return Err(field_error("strict", "must be true or false")),
         };
         let parts = move |storage| Parts {
             storage,
@@ -342,7 +343,9 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
-    members.extend(id.map(|id| ("sessionId", JsValue::from_str(id))));
+    if let Some(id) = id {
+        members.push(("sessionId", JsValue::from_str(id)));
+    }
     object(&members)
 }
 
@@ -358,7 +361,7 @@ fn skill_info(entry: &SkillEntry) -> JsValue {
 pub(super) fn text(value: &JsValue, name: &str) -> Result<String> {
     value
         .text()
-        .ok_or_else(|| Error::invalid(format!("`{name}` must be a well-formed text")).with("field", name))
+        .ok_or_else(|| field_error(name, "must be a well-formed text"))
 }
 
 /// A text argument that may be absent.
@@ -374,5 +377,5 @@ pub(super) fn optional_text(value: &JsValue, name: &str) -> Result<Option<String
 pub(super) fn callback(value: JsValue) -> Result<Function> {
     value
         .dyn_into()
-        .map_err(|_| Error::invalid("`listener` must be a function").with("field", "listener"))
+        .map_err(|_| field_error("listener", "must be a function"))
 }

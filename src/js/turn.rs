@@ -10,7 +10,7 @@ use super::{
     runtime::optional_text,
     session::{messages_in, report_to_js},
 };
-use crate::{Error, Result, message::MessageView, runtime, session::Outcome};
+use crate::{Result, message::MessageView, runtime, session::Outcome, untyped::field_error};
 
 /// One turn of a session, driven by the host: request, send, append, finish.
 #[wasm_bindgen]
@@ -102,10 +102,10 @@ fn ending(given: &JsValue) -> Result<(Outcome, Option<String>)> {
         Some("success") => Outcome::Success,
         Some("error") => Outcome::Error,
         _ => {
-            return Err(Error::invalid(
-                "`outcome` must be `success` or `error`; use `cancel()` for a cancelled turn",
-            )
-            .with("field", "outcome"));
+            return Err(field_error(
+                "outcome",
+                "must be `success` or `error`; use `cancel()` for a cancelled turn",
+            ));
         }
     };
     Ok((outcome, optional_text(&get(&given, "error"), "error")?))
