@@ -4,6 +4,7 @@
 //! promise that also carries what is wrong with the arguments.
 
 mod error;
+mod foreign;
 mod host;
 pub(crate) mod json;
 pub(crate) mod plain;

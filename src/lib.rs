@@ -15,6 +15,17 @@
 //! | [`storage`] | the storage traits; memory and IndexedDB |
 //! | [`error`] | the one error type |
 
+#![warn(missing_docs, missing_debug_implementations)]
+// A decision engine that can panic is not one. Tests fail by panicking, so that this holds here and not for them.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    clippy::string_slice
+)]
+
 pub mod context;
 pub mod error;
 pub mod message;

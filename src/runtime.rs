@@ -133,6 +133,8 @@ pub struct Runtime<M> {
     surroundings: Surroundings<M>,
     catalog: RefCell<Catalog>,
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
+    /// Sessions with a pending save.
+    held: RefCell<Vec<Rc<Session<M>>>>,
     listeners: Listeners<RuntimeEvent>,
     closed: Cell<bool>,
 }
@@ -171,6 +173,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             surroundings,
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
+            held: RefCell::default(),
             listeners: Listeners::default(),
             closed: Cell::new(false),
         }))
@@ -200,14 +203,16 @@ impl<M: MessageData + 'static> Runtime<M> {
         let id = options.id.clone().unwrap_or_else(|| self.parts.world.new_id());
         let machine = Machine::create(&options, id.clone(), self.surroundings.clone(), &self.stamp())?;
         let session = Session::new(self, machine);
-        session.save().await.map_err(|error| match error.code() {
-            ErrorCode::Conflict => Error::new(
-                ErrorCode::Conflict,
-                format!("a session with the id `{id}` exists; open it or choose another id"),
-            )
-            .with("id", id.clone()),
-            _ => error,
-        })?;
+        if let Err(error) = session.save().await {
+            session.release();
+            return Err(match error.code() {
+                ErrorCode::Conflict => {
+                    let text = format!("a session with the id `{id}` exists; open it or choose another id");
+                    Error::new(ErrorCode::Conflict, text).with("id", id)
+                }
+                _ => error,
+            });
+        }
         if self.closed.get() {
             session.release();
             self.check_open()?;
@@ -256,11 +261,30 @@ impl<M: MessageData + 'static> Runtime<M> {
         open.upgrade().filter(|session| !session.machine().is_disposed())
     }
 
-    /// The session that was used last, of a working directory or of all; a new one where there is none.
+    /// Keeps a session whose save is pending: what it holds is nowhere else.
+    fn hold(&self, session: Option<Rc<Session<M>>>) {
+        let Some(session) = session else { return };
+        let mut held = self.held.borrow_mut();
+        if !held.iter().any(|other| Rc::ptr_eq(other, &session)) {
+            held.push(session);
+        }
+    }
+
+    fn let_go(&self, session: &Session<M>) {
+        self.held
+            .borrow_mut()
+            .retain(|other| !std::ptr::eq(Rc::as_ptr(other), session));
+    }
+
+    /// The session that was used last, of a working directory or of all; where there is none, a new one there.
     ///
     /// # Errors
     /// Those of the storage.
-    pub async fn continue_recent(self: &Rc<Self>, cwd: Option<String>) -> Result<Rc<Session<M>>> {
+    pub async fn continue_recent(
+        self: &Rc<Self>,
+        cwd: Option<String>,
+        new: NewSession,
+    ) -> Result<Rc<Session<M>>> {
         let filter = ListFilter {
             cwd: cwd.clone(),
             limit: 1,
@@ -269,11 +293,8 @@ impl<M: MessageData + 'static> Runtime<M> {
         match self.list_sessions(filter).await?.first() {
             Some(record) => self.open_session(&record.id).await,
             None => {
-                self.create_session(NewSession {
-                    cwd,
-                    ..NewSession::default()
-                })
-                .await
+                let cwd = cwd.or(new.cwd);
+                self.create_session(NewSession { cwd, ..new }).await
             }
         }
     }
@@ -450,13 +471,12 @@ impl<E> Listeners<E> {
 
     fn emit(&self, event: &E) {
         // Copied first: a listener may subscribe, unsubscribe and call anything.
-        let all: Vec<Listener<E>> = self
-            .all
-            .borrow()
-            .iter()
-            .map(|(_, listener)| listener.clone())
-            .listed();
-        for listener in all {
+        let all = self.all.borrow().clone();
+        for (number, listener) in all {
+            // One that was ended meanwhile, by another listener, hears nothing more.
+            if !self.all.borrow().iter().any(|(other, _)| *other == number) {
+                continue;
+            }
             if let Err(text) = listener(event) {
                 let mut errors = self.errors.borrow_mut();
                 if errors.len() < LISTENER_ERRORS {

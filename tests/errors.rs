@@ -1,14 +1,4 @@
 //! Errors: bad input gets a typed one that says what to do, and changes nothing.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    missing_debug_implementations,
-    reason = "a test fails by panicking, and is no library"
-)]
-
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]

@@ -1,11 +1,4 @@
 //! The projection: vectors written by hand, and properties of any conversation.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]
@@ -14,8 +7,9 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 use runcontext::{
     Result,
     context::{
-        CompactionCheckpoint, DeclaredEvent, DivergenceClass, Notice, NoticeCode, Projection, RequestTrace,
-        RuntimeContextSnapshot, SkillExpansion, Source, divergence, materialise, project,
+        BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, DivergenceClass, Notice, NoticeCode,
+        Projection, RequestTrace, RuntimeContextSnapshot, SkillExpansion, Source, divergence, materialise,
+        project, text_tokens,
     },
     message::{MessageIndex, MessageOutline, loop_dialect},
 };
@@ -317,6 +311,122 @@ fn a_body_that_is_not_loaded_is_not_found() {
     let error = materialise::<Value>(&projection, |_| None, &outlines, &[], None).unwrap_err();
     assert_eq!(error.code().as_str(), "not_found");
     assert_eq!(error.message(), "message 0 is not loaded; open the session again");
+}
+
+#[test]
+fn an_outline_holds_what_is_understood_and_counts_the_rest() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let cases = [
+        (
+            json!({ "role": "user", "content": "12345" }),
+            json!({ "role": "user", "userTurn": true, "textLen": 5, "tokens": 2 }),
+        ),
+        // A pair of surrogates is two units.
+        (
+            json!({ "role": "user", "content": "\u{1f980}ab" }),
+            json!({ "role": "user", "userTurn": true, "textLen": 4, "tokens": 1 }),
+        ),
+        (
+            json!({ "role": "user", "content": "" }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 0 }),
+        ),
+        (
+            json!({ "role": "user", "content": [] }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 0 }),
+        ),
+        // Texts are counted together, a picture is a picture, thinking is no text.
+        (
+            json!({ "role": "user", "content": [text("123"), text("45678"), { "type": "image", "data": "AAAA" }] }),
+            json!({ "role": "user", "userTurn": true, "textLen": 8, "tokens": 1_202 }),
+        ),
+        (
+            json!({ "role": "assistant", "content": [{ "type": "thinking", "thinking": "12345" }, text("1")] }),
+            json!({ "role": "assistant", "textLen": 1, "tokens": 3 }),
+        ),
+        // 23 characters of JSON: {"type":"x","data":123}
+        (
+            json!({ "role": "assistant", "content": [{ "type": "x", "data": 123 }] }),
+            json!({ "role": "assistant", "textLen": 0, "tokens": 6 }),
+        ),
+        // Other content: {"a":"123456789"}; null; no content: {"role":"toolResult","toolCallId":"c","output":"12"}
+        (
+            json!({ "role": "user", "content": { "a": "123456789" } }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 5 }),
+        ),
+        (
+            json!({ "role": "user", "content": null }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 1 }),
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "c", "output": "12" }),
+            json!({ "role": "toolResult", "answers": ["c"], "textLen": 0, "tokens": 13 }),
+        ),
+        // A role that nobody knows: {"role":"note","content":"12345"}
+        (
+            json!({ "role": "note", "content": "12345" }),
+            json!({ "role": "other", "textLen": 0, "tokens": 9 }),
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "c", "content": "1", "isError": true }),
+            json!({ "role": "toolResult", "answers": ["c"], "isError": true, "textLen": 1, "tokens": 1 }),
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "", "content": "1", "isError": "yes" }),
+            json!({ "role": "toolResult", "answers": [""], "textLen": 1, "tokens": 1 }),
+        ),
+        // {"type":"toolCall","id":"c","name":"n"}
+        (
+            json!({ "role": "assistant", "stopReason": "aborted", "content": [{ "type": "toolCall", "id": "c", "name": "n" }] }),
+            json!({
+                "role": "assistant", "stop": "aborted", "calls": [{ "id": "c", "name": "n" }], "textLen": 0, "tokens": 10
+            }),
+        ),
+        (
+            json!({ "role": "assistant", "stopReason": "error", "content": [] }),
+            json!({ "role": "assistant", "stop": "error", "textLen": 0, "tokens": 0 }),
+        ),
+    ];
+    for (message, expected) in cases {
+        let outline = loop_dialect::outline(&message, true).unwrap();
+        assert_eq!(serde_json::to_value(&outline).unwrap(), expected, "{message}");
+        // What did not come in through a prompt is no turn.
+        assert!(!loop_dialect::outline(&message, false).unwrap().user_turn);
+    }
+}
+
+#[test]
+fn a_request_fits_up_to_what_is_left_for_input() {
+    let parts = |messages| BudgetParts {
+        system_prompt: 10,
+        tools: 10,
+        messages,
+        skills: 5,
+        legacy_context: 3,
+        summary: 2,
+    };
+    let fits = |window, reserved, messages| {
+        let budget = ContextBudget::new(window, reserved, parts(messages));
+        assert_eq!(budget.estimated_input_tokens, 30_u32.saturating_add(messages));
+        budget.fits
+    };
+    assert!(fits(Some(100), Some(30), 40));
+    assert!(!fits(Some(100), Some(30), 41));
+    assert!(fits(Some(100), None, 70));
+    assert!(!fits(Some(100), None, 71));
+    // More is reserved than there is: nothing fits.
+    assert!(!fits(Some(100), Some(200), 0));
+    // No window is known.
+    assert!(fits(None, Some(30), u32::MAX));
+    for (text, tokens) in [
+        ("", 0),
+        ("a", 1),
+        ("abcd", 1),
+        ("abcde", 2),
+        ("\u{1f980}\u{1f980}", 1),
+        ("ééééé", 2),
+    ] {
+        assert_eq!(text_tokens(text), tokens, "{text}");
+    }
 }
 
 fn trace(tools: &str, system_prompt: &str, sources: &[u32], snapshots: &[(u32, u32)]) -> RequestTrace {

@@ -2,16 +2,6 @@
 //!
 //! The files are not part of the repository: where they are absent the tests say so.
 #![cfg(not(target_family = "wasm"))]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    missing_docs,
-    missing_debug_implementations,
-    reason = "a test fails by panicking, and is no library"
-)]
-
 #[path = "lab/mod.rs"]
 pub mod lab;
 

@@ -1,8 +1,6 @@
 //! Real skill files, from `RUNCONTEXT_DATA` or `../shared/data`: every one of them loads, or is refused for a stated reason.
 
 #![cfg(not(target_family = "wasm"))]
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,5 @@
 //! The catalogue, choosing from it, and how chosen skills are shown.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that fails may panic"
-)]
-
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]

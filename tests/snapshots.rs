@@ -1,7 +1,5 @@
 //! Stored snapshots: what is read and what is refused.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails may panic")]
-
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 #[cfg(target_family = "wasm")]

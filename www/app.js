@@ -6,6 +6,7 @@ import { askDelete, askTitle, ChatList, titleOf } from './chats.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
 import { el } from './dom.js';
+import { setUpFrame, uncover } from './frame.js';
 import { COMMANDS, scriptedModel } from './model.js';
 import { Panel } from './panel.js';
 import { Reports } from './reports.js';
@@ -100,9 +101,10 @@ async function openFirst() {
 }
 
 async function newChat() {
+    reports.clear();
     // An empty chat is as good as a new one.
     if (session && session.state.messageCount === 0 && session.header.title === null) {
-        if (narrow.matches) toggle('chats', false);
+        uncover();
         composer.focus();
         return;
     }
@@ -113,7 +115,7 @@ async function newChat() {
 }
 
 /** Somebody may ask for another chat before this one is there: the last one asked for counts. */
-let asked = 0;
+let lastAsked = 0;
 
 
 function choose(id) {
@@ -123,9 +125,9 @@ function choose(id) {
 
 /** Shows a chat. Says whether it could be opened. */
 async function go(id) {
-    const mine = ++asked;
+    const mine = ++lastAsked;
     const opened = await trying('Opening', () => runtime.openSession(id));
-    if (!opened || mine !== asked) return false;
+    if (!opened || mine !== lastAsked) return false;
     const before = session;
     session = opened;
     if (before && before.id !== id) leave(before);
@@ -134,22 +136,24 @@ async function go(id) {
     else if (named() !== id) history.pushState(undefined, '', `#chat=${id}`);
     composer.open(id);
     showSession();
-    if (narrow.matches) toggle('chats', false);
+    uncover();
     composer.focus();
     await markRead();
     await refreshChats();
     return true;
 }
 
-/** A chat that nothing needs is closed, so that opening it again reads what is stored. */
+/**
+ * A chat that is not shown any more is closed when it is idle, so that opening it again reads what is stored. One that
+ * cannot be closed, because something is still to be saved, stays open.
+ */
 async function leave(left) {
-    const { isRunning, hasPendingSave } = left.state;
-    if (isRunning || hasPendingSave || running === left.id) return;
-    forget(left.id);
-    await trying('Closing', () =>
+    await oneAtATime(left, async () => {
         // Somebody may be back already.
-        oneAtATime(left, () => (session?.id === left.id ? undefined : left.dispose())),
-    );
+        if (session?.id === left.id) return;
+        await left.dispose();
+        forget(left.id);
+    }).catch(() => {});
 }
 
 function forget(id) {
@@ -213,7 +217,9 @@ async function refreshWhenSeen() {
     const infos = (await trying('Listing', () => runtime.listSessions({ limit: chatsShown + 1 }))) ?? [];
     const now = infos.find((info) => info.id === id);
     if (idle && session.id === id && now && new Date(now.updatedAt).toISOString() !== header.updatedAt) {
-        await leave(session);
+        const old = session;
+        forget(id);
+        await trying('Closing', () => oneAtATime(old, () => old.dispose()));
         await go(id);
     } else {
         await refreshChats();
@@ -329,9 +335,10 @@ function happened(from, event) {
         case 'save-failed':
             open.get(from.id).saveError = event.error;
             reports.error(event.error, 'Saving');
+            if (shown) showState();
             break;
-        case 'settings':
-            refreshChats();
+        case 'saved':
+            if (shown) showState();
             break;
     }
 }
@@ -343,7 +350,7 @@ function nameAfterFirstMessage(from) {
     const line = typed.trim().split('\n')[0].toWellFormed();
     const short = [...line].length > 48 ? `${[...line].slice(0, 47).join('')}…` : line;
     // Where it cannot be saved now it is pending with the turn, which says so.
-    from.setTitle(short || 'Image').catch(() => {});
+    from.setTitle(short || 'Image').then(refreshChats, () => {});
 }
 
 // ---- what a person does -------------------------------------------------------------------------------------------
@@ -374,9 +381,10 @@ async function send(draft) {
     reports.clear();
     showState();
     refreshChats();
-    const result = await trying('Sending', () =>
-        oneAtATime(asked, () => asked.prompt(draft.content, { skills: draft.skills })),
-    );
+    const result = await oneAtATime(asked, () => asked.prompt(draft.content, { skills: draft.skills })).catch((error) => {
+        // Somebody stopped it before it was on its way: the draft comes back, and that says it.
+        if (error.code !== 'aborted') reports.error(error, 'Sending');
+    });
     running = undefined;
     if (session?.id === asked.id) {
         if (!result) composer.restore(draft);
@@ -439,32 +447,11 @@ function dropPending() {
     location.reload();
 }
 
-// ---- the frame ----------------------------------------------------------------------------------------------------
+// ---- wiring -------------------------------------------------------------------------------------------------------
 
-/** The list and the panel stand beside the conversation; in a small window one at a time; in a narrow one over it. */
-const small = matchMedia('(max-width: 1100px)');
-const narrow = matchMedia('(max-width: 760px)');
-
-function toggle(id, shown) {
-    const part = byId(id);
-    const button = byId(`toggle-${id}`);
-    if (!shown && part.contains(document.activeElement)) button.focus();
-    part.hidden = !shown;
-    button.setAttribute('aria-expanded', String(shown));
-    if (shown && small.matches) toggle(id === 'chats' ? 'panel' : 'chats', false);
-    document.querySelector('main').inert = narrow.matches && !(byId('chats').hidden && byId('panel').hidden);
-    if (id === 'panel' && shown && session) panel.show(session, requests.get(session.id));
-}
-
-function fit() {
-    toggle('chats', !small.matches || (!narrow.matches && byId('panel').hidden));
-}
-
-for (const id of ['chats', 'panel']) {
-    byId(`toggle-${id}`).addEventListener('click', () => toggle(id, byId(id).hidden));
-}
-fit();
-for (const size of [small, narrow]) size.addEventListener('change', fit);
+setUpFrame((id) => {
+    if (id === 'panel' && session) panel.show(session, requests.get(session.id));
+});
 byId('new-chat').addEventListener('click', newChat);
 byId('more-chats').addEventListener('click', () => {
     chatsShown += PAGE_OF_CHATS;
@@ -479,7 +466,7 @@ byId('open-help').addEventListener('click', () => byId('help-dialog').showModal(
 document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape' || document.querySelector('dialog[open]')) return;
     if (session?.state.isRunning) stop();
-    else if (narrow.matches) for (const id of ['chats', 'panel']) toggle(id, false);
+    else uncover();
 });
 document.addEventListener('visibilitychange', refreshWhenSeen);
 window.addEventListener('popstate', () => {

@@ -54,7 +54,9 @@ export class Composer {
 
     /** Goes to another chat: what was begun there comes back, also after a reload. */
     open(id) {
-        this.draftKey = `draft ${id}`;
+        const draftKey = `draft ${id}`;
+        if (draftKey === this.draftKey) return;
+        this.draftKey = draftKey;
         this.#put(sessionStorage.getItem(this.draftKey) ?? '', [], []);
     }
 

@@ -24,7 +24,8 @@ export function scriptedModel({ pause = 30 } = {}) {
             const answer = answerTo(request);
             let text = '';
             for (const word of answer.text.match(/\s*\S+/gu) ?? []) {
-                await sleep(answer.slow ? Math.max(pause, 350) : pause, signal);
+                const wait = answer.slow ? Math.max(pause, 350) : pause;
+                if (wait > 0) await sleep(wait, signal);
                 text += word;
                 onUpdate(message([{ type: 'text', text }]));
             }

@@ -95,8 +95,11 @@ pub struct SkillExpansion {
 /// The source map of one model input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "ModelInputProjection")]
+#[cfg_attr(
+    target_family = "wasm",
+    derive(tsify::Tsify),
+    tsify(rename = "ModelInputProjection")
+)]
 pub struct Projection {
     /// How many messages are stored.
     pub history_message_count: u32,

@@ -2,22 +2,23 @@
 
 use std::rc::Rc;
 
-use js_sys::{Array, Date, Function, Promise, Reflect};
+use js_sys::{Date, Function};
 use wasm_bindgen::{
     closure::Closure,
-    prelude::{JsCast, JsValue, wasm_bindgen},
+    prelude::{JsValue, wasm_bindgen},
 };
-use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wasm_bindgen_futures::spawn_local;
 
-use super::plain::{self, copy_out, error_text, list, object, to_js};
+use super::{
+    foreign::{self, Foreign},
+    plain::{self, copy_out, error_text, list, object, to_js},
+};
 use crate::{
-    Error, Result,
+    Result,
     list::Listed,
-    message::{Kind, MessageView},
     runtime::{Listener, Model, OnUpdate, Signal, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
-    untyped::field_error,
 };
 
 #[wasm_bindgen]
@@ -33,34 +34,6 @@ extern "C" {
 
 type TextResult<T> = std::result::Result<T, String>;
 
-/// The caller's `AbortSignal` as a signal of ours.
-///
-/// # Errors
-/// `invalid_argument` where it is no `AbortSignal`.
-pub(super) fn abort_of(signal: &JsValue) -> Result<Signal> {
-    let abort = Signal::default();
-    if signal.is_undefined() || signal.is_null() {
-        return Ok(abort);
-    }
-    let listen = method(signal, "addEventListener")
-        .ok_or_else(|| field_error("signal", "must be an `AbortSignal`"))?;
-    if get(signal, "aborted").is_truthy() {
-        abort.fire();
-        return Ok(abort);
-    }
-    let fired = abort.clone();
-    let listener = Closure::<dyn Fn()>::new(move || fired.fire()).into_js_value();
-    listen
-        .call3(
-            signal,
-            &JsValue::from_str("abort"),
-            &listener,
-            &object(&[("once", JsValue::TRUE)]),
-        )
-        .map_err(|error| Error::invalid(format!("`signal` cannot be used: {}", error_text(&error))))?;
-    Ok(abort)
-}
-
 /// An `AbortSignal` that fires with ours.
 fn abort_signal(abort: &Signal) -> JsValue {
     let controller = AbortController::new();
@@ -69,28 +42,10 @@ fn abort_signal(abort: &Signal) -> JsValue {
     signal
 }
 
-/// A member of an object of the host; whatever goes wrong, it is not there.
-pub(super) fn get(target: &JsValue, name: &str) -> JsValue {
-    if !target.is_object() && !target.is_function() {
-        return JsValue::UNDEFINED;
-    }
-    Reflect::get(target, &JsValue::from_str(name)).unwrap_or(JsValue::UNDEFINED)
-}
+/// The last time that a calendar of JavaScript has.
+const LAST: f64 = 8.64e15;
 
-/// A method of an object of the host.
-pub(super) fn method(target: &JsValue, name: &str) -> Option<Function> {
-    get(target, name).dyn_into().ok()
-}
-
-/// Waits for what a callback of the host returned, a promise or not.
-async fn settled(returned: std::result::Result<JsValue, JsValue>) -> TextResult<JsValue> {
-    let value = returned.map_err(|error| error_text(&error))?;
-    JsFuture::from(Promise::resolve(&value))
-        .await
-        .map_err(|error| error_text(&error))
-}
-
-/// Clock and ids. A clock of the host that throws, or gives no number, is replaced by the machine's.
+/// Clock and ids. A clock of the host that throws, or gives no time, is replaced by the machine's.
 pub(super) struct JsWorld {
     pub(super) now: Option<Function>,
 }
@@ -103,7 +58,7 @@ impl World for JsWorld {
             .and_then(|now| now.call0(&JsValue::UNDEFINED).ok())
             .and_then(|it| it.as_f64());
         let time = given
-            .filter(|time| time.is_finite() && *time >= 0.0)
+            .filter(|time| (0.0..=LAST).contains(time))
             .unwrap_or_else(Date::now);
         time.floor()
     }
@@ -149,7 +104,7 @@ pub(super) fn request_to_js(request: &ModelRequest<JsValue>) -> JsValue {
 
 /// The host's model client.
 pub(super) struct JsModel {
-    client: JsValue,
+    client: Foreign,
     complete: Function,
 }
 
@@ -158,10 +113,10 @@ impl JsModel {
     ///
     /// # Errors
     /// `invalid_argument` where it has no `complete`.
-    pub(super) fn new(client: JsValue) -> Result<Self> {
-        let complete = method(&client, "complete").ok_or_else(|| {
-            Error::invalid("`model` must have a method `complete`").with("field", "model.complete")
-        })?;
+    pub(super) fn new(client: Foreign) -> Result<Self> {
+        let complete = client
+            .method("complete")?
+            .ok_or_else(|| client.wrong("complete", "must be a function"))?;
         Ok(Self { client, complete })
     }
 }
@@ -169,11 +124,12 @@ impl JsModel {
 impl Model<JsValue> for JsModel {
     fn check(&self, model: Option<ModelRef>) -> LocalFuture<'_, TextResult<()>> {
         Box::pin(async move {
-            let Some(check) = method(&self.client, "check") else {
+            let check = self.client.method("check").map_err(|error| error.to_string())?;
+            let Some(check) = check else {
                 return Ok(());
             };
             let model = model.map_or(JsValue::UNDEFINED, |model| to_js(&model));
-            settled(check.call1(&self.client, &model)).await.map(|_| ())
+            self.client.call(&check, &[model]).await.map(|_| ())
         })
     }
 
@@ -196,10 +152,8 @@ impl Model<JsValue> for JsModel {
                 ("onUpdate", on_update),
                 ("report", to_js(&report)),
             ]);
-            let answer = self
-                .complete
-                .call2(&self.client, &request_to_js(&request), &options);
-            let message = settled(answer).await?;
+            let arguments = [request_to_js(&request), options];
+            let message = self.client.call(&self.complete, &arguments).await?;
             plain::incoming(&message, "message").map_err(|error| error.to_string())
         })
     }
@@ -212,7 +166,7 @@ pub(super) struct JsTools {
 }
 
 struct JsTool {
-    tool: JsValue,
+    tool: Foreign,
     declared: ToolDeclaration<JsValue>,
     execute: Option<Function>,
     working_directory: String,
@@ -223,29 +177,23 @@ impl JsTools {
     ///
     /// # Errors
     /// `invalid_argument` that names the field.
-    pub(super) fn new(tools: &JsValue, working_directory: &str) -> Result<Self> {
-        if tools.is_undefined() || tools.is_null() {
-            return Ok(Self::default());
-        }
-        let Some(given) = tools.dyn_ref::<Array>() else {
-            return Err(field_error("tools", "must be a list of tools"));
-        };
+    pub(super) fn new(given: &JsValue, path: &str, working_directory: &str) -> Result<Self> {
         let mut tools: Vec<JsTool> = Vec::new();
-        for (at, tool) in given.iter().enumerate() {
-            let path = format!("tools[{at}]");
-            let declared = declaration(&tool, &path)?;
+        for item in foreign::items(given, path)? {
+            let (path, item) = item?;
+            let tool = Foreign::new(&item, &path)?;
+            let declared = declaration(&tool)?;
             if tools.iter().any(|other| other.declared.name == declared.name) {
                 let text = format!(
-                    "`{path}.name` is `{}`, which another tool has; names must differ",
+                    "is `{}`, which another tool has; names must differ",
                     declared.name
                 );
-                return Err(Error::invalid(text).with("field", format!("{path}.name")));
+                return Err(tool.wrong("name", &text));
             }
-            let execute = method(&tool, "execute");
             tools.push(JsTool {
+                execute: tool.method("execute")?,
                 tool,
                 declared,
-                execute,
                 working_directory: working_directory.to_owned(),
             });
         }
@@ -259,44 +207,31 @@ impl JsTools {
 }
 
 /// What the model and the machine need to know of a tool.
-fn declaration(tool: &JsValue, path: &str) -> Result<ToolDeclaration<JsValue>> {
-    let wrong = |name: &str, text: &str| {
-        let field = format!("{path}.{name}");
-        Err(Error::invalid(format!("`{field}` {text}")).with("field", field))
+fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
+    let name = tool.text("name")?.filter(|name| !name.trim().is_empty());
+    let Some(name) = name else {
+        return Err(tool.wrong("name", "must be a text that is not blank"));
     };
-    let Some(name) = get(tool, "name").text().filter(|name| !name.trim().is_empty()) else {
-        return wrong("name", "must be a text that is not blank");
-    };
-    let access = get(tool, "access");
+    let access = tool.text("access")?;
     let known = ["read", "write", "execute", "network", "none"];
-    let access = match access.text() {
-        _ if access.is_undefined() => None,
-        Some(text) if known.contains(&text.as_str()) => Some(text),
-        _ => {
-            return wrong(
-                "access",
-                "must be `read`, `write`, `execute`, `network`, `none` or absent",
-            );
-        }
-    };
-    let paths = get(tool, "paths");
-    if access.as_deref() == Some("none") && paths.dyn_ref::<Array>().is_some_and(|paths| paths.length() > 0) {
-        return wrong("paths", "must be absent where `access` is `none`");
+    if access.as_deref().is_some_and(|access| !known.contains(&access)) {
+        let text = "must be `read`, `write`, `execute`, `network`, `none` or absent";
+        return Err(tool.wrong("access", text));
+    }
+    let access_none = access.as_deref() == Some("none");
+    if let Some(paths) = tool.get("paths")?
+        && foreign::length(&paths, &tool.path("paths"))? > 0
+        && access_none
+    {
+        return Err(tool.wrong("paths", "must be absent where `access` is `none`"));
     }
     let mut members = vec![("name", JsValue::from_str(&name))];
-    let description = get(tool, "description");
-    if !description.is_undefined() {
-        if description.kind() != Kind::String {
-            return wrong("description", "must be a text");
-        }
-        members.push(("description", description));
+    if let Some(description) = tool.text("description")? {
+        members.push(("description", JsValue::from_str(&description)));
     }
-    let parameters = get(tool, "parameters");
-    if !parameters.is_undefined() {
-        members.push((
-            "parameters",
-            plain::metadata_in(&parameters, &format!("{path}.parameters"))?,
-        ));
+    if let Some(parameters) = tool.get("parameters")? {
+        let path = tool.path("parameters");
+        members.push(("parameters", plain::metadata_in(&parameters, &path)?));
     }
     let declaration = object(&members);
     let json = plain::json_text(&declaration);
@@ -304,7 +239,7 @@ fn declaration(tool: &JsValue, path: &str) -> Result<ToolDeclaration<JsValue>> {
         name,
         declaration,
         json,
-        access_none: access.as_deref() == Some("none"),
+        access_none,
     })
 }
 
@@ -323,8 +258,8 @@ impl Tools<JsValue> for JsTools {
                 ("signal", abort_signal(&abort)),
                 ("workingDirectory", JsValue::from_str(&tool.working_directory)),
             ]);
-            let returned = execute.call2(&tool.tool, &copy_out(&call.arguments), &context);
-            let value = settled(returned).await?;
+            let arguments = [copy_out(&call.arguments), context];
+            let value = tool.tool.call(execute, &arguments).await?;
             // A tool that answers nothing has an empty result.
             let value = if value.is_undefined() {
                 JsValue::NULL
@@ -358,18 +293,4 @@ pub(super) fn calls_to_js(calls: &[ToolCall<JsValue>]) -> JsValue {
             ("arguments", copy_out(&call.arguments)),
         ])
     }))
-}
-
-/// The options a caller gave, if any.
-///
-/// # Errors
-/// `invalid_argument` where options are given that are no object.
-pub(super) fn options(given: &JsValue, name: &str) -> Result<Option<JsValue>> {
-    if given.is_undefined() || given.is_null() {
-        return Ok(None);
-    }
-    if !given.is_object() {
-        return Err(field_error(name, "must be an object"));
-    }
-    Ok(Some(given.clone()))
 }

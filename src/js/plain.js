@@ -3,6 +3,8 @@
 
 const MAX_DEPTH = 128;
 const MAX_SIZE = 32 * 1024 * 1024;
+/** More places than this are not given up one by one. */
+const MAX_DEGRADED = 1000;
 
 class NotPlain extends Error {
     constructor(path, why) {
@@ -13,7 +15,12 @@ class NotPlain extends Error {
 
 const hasOwn = (object, name) => Object.prototype.hasOwnProperty.call(object, name);
 
-const isBytes = (value) => value instanceof Uint8Array;
+// Answers for what is a Uint8Array indeed, of another frame or realm too, and runs no foreign code.
+const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
+const nameOfTypedArray = Object.getOwnPropertyDescriptor(typedArray, Symbol.toStringTag).get;
+const lengthOfTypedArray = Object.getOwnPropertyDescriptor(typedArray, 'byteLength').get;
+
+export const isBytes = (value) => nameOfTypedArray.call(value) === 'Uint8Array';
 
 function isPlainObject(value) {
     const prototype = Object.getPrototypeOf(value);
@@ -21,15 +28,38 @@ function isPlainObject(value) {
     return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
+/** Whether a value can hold options: an object of named members, not a list, a Map or another special object. */
+export function isRecord(value) {
+    try {
+        const kind = Object.prototype.toString.call(value);
+        return typeof value === 'object' && (kind === '[object Object]' || kind === '[object Module]');
+    } catch {
+        return false;
+    }
+}
+
+/** The length of a list that somebody else made; -1 for what is no list, or cannot be read. */
+export function listLength(value) {
+    try {
+        return Array.isArray(value) ? value.length : -1;
+    } catch {
+        return -1;
+    }
+}
+
 function set(object, name, value) {
-    if (name === '__proto__') {
+    // Assigning what Object.prototype has would call its setter, or fail: `__proto__`, or what a page added or froze there.
+    if (name in object) {
         Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
     } else {
         object[name] = value;
     }
 }
 
-const member = (path, name) => (/^[A-Za-z_$][\w$]*$/.test(name) ? `${path}.${name}` : `${path}[${JSON.stringify(name)}]`);
+const member = (path, key) => (/^[A-Za-z_$][\w$]*$/.test(key) ? `${path}.${key}` : `${path}[${JSON.stringify(key)}]`);
+
+/** Stands for a member whose getter threw. */
+const UNREADABLE = Symbol('unreadable');
 
 /**
  * Copies a value that somebody else made.
@@ -41,77 +71,99 @@ const member = (path, name) => (/^[A-Za-z_$][\w$]*$/.test(name) ? `${path}.${nam
  */
 export function copyIn(source, name, degrade) {
     const degraded = [];
+    /** Objects that are being copied, from the outermost in, and the names of the members that lead on. */
     const above = new Set();
+    const trail = [];
     let size = 0;
+    let thrown;
 
-    const give = (path, why) => {
-        if (!degrade) throw new NotPlain(path, why);
-        degraded.push(path);
+    const here = () => trail.reduce(member, name);
+    const give = (why) => {
+        if (!degrade) throw new NotPlain(here(), why);
+        if (degraded.length >= MAX_DEGRADED) {
+            throw new NotPlain(name, `holds more than ${MAX_DEGRADED} values that cannot be stored; use plain JSON values and Uint8Array`);
+        }
+        degraded.push(here());
         return null;
     };
-    const copy = (value, path, depth) => {
+    const tooLarge = () => give('makes it larger than 32 MiB; send less, or keep large data elsewhere');
+    const unreadable = (error) => give(`cannot be read: ${errorText(error)}`);
+    // Foreign code runs here: a getter, or a trap of a proxy.
+    const read = (owner, key) => {
+        try {
+            return owner[key];
+        } catch (error) {
+            thrown = error;
+            return UNREADABLE;
+        }
+    };
+    const copyMember = (value, key) => {
+        trail.push(key);
+        const copied = copy(value);
+        trail.pop();
+        return copied;
+    };
+    const copyList = (list) => {
+        const copies = [];
+        // Without an end in sight, a list that is too large ends here.
+        for (let i = 0; i < list.length && size <= MAX_SIZE; i++) copies.push(copyMember(read(list, i), i));
+        return Object.freeze(copies);
+    };
+    const copyObject = (object) => {
+        if (object instanceof URL) return String(object.href);
+        if (!isPlainObject(object)) {
+            const kind = object.constructor?.name;
+            return give(`is a ${typeof kind === 'string' && kind !== '' ? kind : 'special object'}; use plain JSON values and Uint8Array`);
+        }
+        const copied = {};
+        for (const key of Object.keys(object)) {
+            const inner = read(object, key);
+            if (inner === undefined) continue;
+            size += key.length;
+            set(copied, key, copyMember(inner, key));
+        }
+        return Object.freeze(copied);
+    };
+    const copy = (value) => {
         size += 8;
-        if (size > MAX_SIZE) return give(path, 'makes it larger than 32 MiB; send less, or keep large data elsewhere');
+        if (size > MAX_SIZE) return tooLarge();
         switch (typeof value) {
             case 'string':
                 size += value.length;
-                return size > MAX_SIZE
-                    ? give(path, 'makes it larger than 32 MiB; send less, or keep large data elsewhere')
-                    : value;
+                return size > MAX_SIZE ? tooLarge() : value;
             case 'boolean':
                 return value;
             case 'number':
-                return Number.isFinite(value) ? value : give(path, `is ${value}, which JSON cannot hold; use null or text`);
+                return Number.isFinite(value) ? value : give(`is ${value}, which JSON cannot hold; use null or text`);
             case 'object':
                 break;
             default:
-                return give(path, `is of the type ${typeof value}; use plain JSON values and Uint8Array`);
+                if (value === UNREADABLE) return unreadable(thrown);
+                return give(`is of the type ${typeof value}; use plain JSON values and Uint8Array`);
         }
         if (value === null) return null;
         if (isBytes(value)) {
-            size += value.byteLength;
-            return size > MAX_SIZE
-                ? give(path, 'makes it larger than 32 MiB; send less, or keep large data elsewhere')
-                : new Uint8Array(value);
+            size += lengthOfTypedArray.call(value);
+            return size > MAX_SIZE ? tooLarge() : new Uint8Array(value);
         }
-        if (value instanceof URL) return String(value.href);
-        if (above.has(value)) return give(path, 'contains itself; remove the cycle');
-        if (depth >= MAX_DEPTH) return give(path, `is nested deeper than ${MAX_DEPTH} levels; flatten it`);
+        if (above.has(value)) return give('contains itself; remove the cycle');
+        if (above.size >= MAX_DEPTH) return give(`is nested deeper than ${MAX_DEPTH} levels; flatten it`);
+        const depth = trail.length;
         above.add(value);
         try {
-            if (Array.isArray(value)) {
-                const list = [];
-                for (let i = 0; i < value.length; i++) {
-                    if (size > MAX_SIZE) {
-                        give(`${path}[${i}]`, 'makes it larger than 32 MiB; send less, or keep large data elsewhere');
-                        break;
-                    }
-                    list.push(copy(value[i], `${path}[${i}]`, depth + 1));
-                }
-                return Object.freeze(list);
-            }
-            if (!isPlainObject(value)) {
-                const kind = value.constructor?.name;
-                return give(path, `is a ${typeof kind === 'string' && kind !== '' ? kind : 'special object'}; use plain JSON values and Uint8Array`);
-            }
-            const object = {};
-            for (const key of Object.keys(value)) {
-                const inner = value[key];
-                if (inner === undefined) continue;
-                size += key.length;
-                set(object, key, copy(inner, member(path, key), depth + 1));
-            }
-            return Object.freeze(object);
+            return Array.isArray(value) ? copyList(value) : copyObject(value);
+        } catch (error) {
+            if (error instanceof NotPlain) throw error;
+            trail.length = depth;
+            return unreadable(error);
         } finally {
             above.delete(value);
         }
     };
     try {
-        return [copy(source, name, 0), degraded, undefined, undefined];
+        return [copy(source), degraded, undefined, undefined];
     } catch (error) {
-        if (error instanceof NotPlain) return [undefined, [], error.path, error.message];
-        // A getter or a proxy of the caller's failed.
-        return [undefined, [], name, `cannot be read: ${errorText(error)}`];
+        return [undefined, [], error.path, error.message];
     }
 }
 
@@ -235,3 +287,12 @@ export function errorText(error) {
         return 'unknown error';
     }
 }
+
+/** Calls a function of the host and waits for what it returns, a promise or not. Whatever it does, this is a promise of ours. */
+export const settled = async (target, method, args) => await method.apply(target, args);
+
+// The last time that a calendar has.
+const LAST = 8.64e15;
+
+/** A time in ISO 8601. */
+export const iso = (time) => new Date(Math.max(-LAST, Math.min(time, LAST))).toISOString();

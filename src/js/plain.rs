@@ -1,6 +1,6 @@
 //! Plain data as JavaScript values: copied and frozen on their way in, read without running foreign code.
 
-use js_sys::Array;
+use js_sys::{Array, Uint8Array};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
@@ -48,6 +48,10 @@ extern "C" {
     fn js_object(entries: &Array) -> JsValue;
     #[wasm_bindgen(js_name = "withField")]
     fn js_with_field(value: &JsValue, name: &str, inner: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "isBytes")]
+    fn js_is_bytes(value: &JsValue) -> bool;
+    #[wasm_bindgen(js_name = "iso")]
+    fn js_iso(time: f64) -> JsValue;
     #[wasm_bindgen(js_name = "errorText")]
     fn js_error_text(error: &JsValue) -> String;
 }
@@ -55,6 +59,16 @@ extern "C" {
 /// What a thrown value says.
 pub(super) fn error_text(error: &JsValue) -> String {
     js_error_text(error)
+}
+
+/// A time in ISO 8601.
+pub(super) fn iso(time: f64) -> JsValue {
+    js_iso(time)
+}
+
+/// The bytes of a `Uint8Array`, whoever made it.
+pub(super) fn bytes_in(value: &JsValue) -> Option<Vec<u8>> {
+    js_is_bytes(value).then(|| Uint8Array::new(value).to_vec())
 }
 
 /// A copy whose byte strings are copies too.

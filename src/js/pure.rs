@@ -1,11 +1,10 @@
 //! The pure functions: the same code that a session uses, without a runtime.
 
-use js_sys::Array;
-use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
-    plain::{copy_out, json_in, list, message_in, object, to_js},
-    runtime::{file_text, optional_text, text},
+    foreign::{self, optional_text, text},
+    plain::{bytes_in, copy_out, json_in, list, message_in, object, to_js},
 };
 use crate::{
     Error, Result,
@@ -32,13 +31,10 @@ pub fn project_model_input(
     )]
     options: JsValue,
 ) -> Result<JsValue> {
-    let Some(given) = messages.dyn_ref::<Array>() else {
-        return Err(field_error("messages", "must be a list of messages"));
-    };
-    let copied = given
-        .iter()
-        .enumerate()
-        .map(|(at, message)| message_in(&message, &format!("messages[{at}]")));
+    let copied = foreign::items(&messages, "messages")?.map(|item| {
+        let (path, message) = item?;
+        message_in(&message, &path)
+    });
     let bodies = copied.try_listed()?;
     let read = bodies.iter().enumerate().map(|(at, body)| {
         loop_dialect::outline(body, true).map_err(|error| {
@@ -123,9 +119,9 @@ pub fn parse_skill(
     #[wasm_bindgen(unchecked_optional_param_type = "string")] location: JsValue,
 ) -> Result<JsValue> {
     let location = optional_text(&location, "location")?;
-    let outcome = match content.dyn_ref::<js_sys::Uint8Array>() {
-        Some(bytes) => skills::parse_skill_bytes(&bytes.to_vec(), location.as_deref()),
-        None => skills::parse_skill(&file_text(&content, "content")?, location.as_deref()),
+    let outcome = match bytes_in(&content) {
+        Some(bytes) => skills::parse_skill_bytes(&bytes, location.as_deref()),
+        None => skills::parse_skill(&text(&content, "content")?, location.as_deref()),
     };
     Ok(to_js(&outcome))
 }

@@ -2,20 +2,21 @@
 
 use std::rc::Rc;
 
-use js_sys::{Function, Promise};
+use js_sys::Promise;
 use wasm_bindgen::{
     closure::Closure,
-    prelude::{JsCast, JsValue, wasm_bindgen},
+    prelude::{JsValue, wasm_bindgen},
 };
 
 use super::{
-    host::{self, JsModel, JsTools, JsWorld, get, method},
+    foreign::{Foreign, callback, optional_text, text},
+    host::{self, JsModel, JsTools, JsWorld},
     plain::{self, list, object, to_js},
     promised,
     session::Session,
 };
 use crate::{
-    Error, Result,
+    Error, ErrorCode, Result,
     message::MessageView,
     runtime::{self, Parts, RuntimeEvent},
     session::NewSession,
@@ -49,41 +50,37 @@ enum Place {
 }
 
 impl Place {
-    fn parse(option: &JsValue) -> Result<Self> {
-        let named = |name: &str| Self::IndexedDb {
+    fn parse(option: Option<&JsValue>, path: &str) -> Result<Self> {
+        let named = |name: &str, durability| Self::IndexedDb {
             name: name.to_owned(),
-            durability: Durability::Strict,
+            durability,
         };
-        let wrong =
-            |field: &str, text: &str| Err(Error::invalid(format!("`{field}` {text}")).with("field", field));
-        if option.is_undefined() || option.is_null() {
+        let Some(option) = option else {
             return Ok(Self::Default);
-        }
+        };
         match option.text().as_deref() {
             Some("memory") => return Ok(Self::Memory),
-            Some("indexeddb") => return Ok(named(DATABASE)),
+            Some("indexeddb") => return Ok(named(DATABASE, Durability::Strict)),
             _ => {}
         }
-        if get(option, "kind").text().as_deref() != Some("indexeddb") || method(option, "session").is_some() {
-            return wrong(
-                "storage",
-                "must be `indexeddb`, `memory` or an object with the kind `indexeddb`",
-            );
+        let wrong = || {
+            let text = "must be `indexeddb`, `memory` or an object with the kind `indexeddb`";
+            field_error(path, text)
+        };
+        let storage = Foreign::record(option, path).map_err(|_| wrong())?;
+        if storage.text("kind")?.as_deref() != Some("indexeddb") || storage.get("session")?.is_some() {
+            return Err(wrong());
         }
-        let name = get(option, "name");
-        let name = match name.text() {
-            Some(name) if !name.is_empty() => name,
-            None if name.is_undefined() => DATABASE.to_owned(),
-            _ => return wrong("storage.name", "must be a text that is not empty"),
-        };
-        let durability = get(option, "durability");
-        let durability = match durability.text().as_deref() {
-            Some("strict") => Durability::Strict,
+        let name = storage.text("name")?;
+        if name.as_deref() == Some("") {
+            return Err(storage.wrong("name", "must be a text that is not empty"));
+        }
+        let durability = match storage.text("durability")?.as_deref() {
+            None | Some("strict") => Durability::Strict,
             Some("relaxed") => Durability::Relaxed,
-            None if durability.is_undefined() => Durability::Strict,
-            _ => return wrong("storage.durability", "must be `strict` or `relaxed`"),
+            Some(_) => return Err(storage.wrong("durability", "must be `strict` or `relaxed`")),
         };
-        Ok(Self::IndexedDb { name, durability })
+        Ok(named(name.as_deref().unwrap_or(DATABASE), durability))
     }
 
     /// Opens it. Memory stands in for IndexedDB only where nobody named IndexedDB and there is none; then the reason
@@ -167,10 +164,14 @@ impl Runtime {
         #[wasm_bindgen(unchecked_optional_param_type = "string")] cwd: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(
-            optional_text(&cwd, "cwd")
-                .map(|cwd| async move { Ok(Session::new(inner.continue_recent(cwd).await?).into()) }),
-        )
+        let new = NewSession {
+            cwd: self.default_cwd.clone(),
+            ..NewSession::default()
+        };
+        promised(optional_text(&cwd, "cwd").map(|cwd| async move {
+            let session = inner.continue_recent(cwd, new).await?;
+            Ok(Session::new(session).into())
+        }))
     }
 
     /// Lists stored sessions, newest first: 50, or `limit` up to 500. `before` is the last entry's `cursor`.
@@ -234,30 +235,30 @@ type MakeParts = Box<dyn FnOnce(Rc<dyn Storage<JsValue>>) -> Parts<JsValue>>;
 impl Runtime {
     /// Reads the options, before anything is opened.
     fn parts(given: &JsValue) -> Result<(Place, MakeParts, Option<String>)> {
-        let options = host::options(given, "options")?.unwrap_or(JsValue::UNDEFINED);
-        let place = Place::parse(&get(&options, "storage"))?;
-        let host = get(&options, "host");
-        let default_cwd = optional_text(&get(&host, "cwd"), "host.cwd")?;
-        let tools = JsTools::new(
-            &get(&options, "tools"),
-            default_cwd.as_deref().unwrap_or_default(),
-        )?;
-        let model = match get(&options, "model") {
-            client if client.is_undefined() || client.is_null() => None,
-            client => Some(Rc::new(JsModel::new(client)?) as Rc<dyn runtime::Model<JsValue>>),
+        let nothing = object(&[]);
+        let options = match Foreign::options(given, "options")? {
+            Some(options) => options,
+            None => Foreign::new(&nothing, "options")?,
         };
-        let now = get(&options, "now");
-        let now = match now.dyn_into::<Function>() {
-            Ok(now) => Some(now),
-            Err(other) if other.is_undefined() || other.is_null() => None,
-            Err(_) => return Err(field_error("now", "must be a function")),
+        let place = Place::parse(options.get("storage")?.as_ref(), "options.storage")?;
+        let default_cwd = match options.object("host")? {
+            Some(host) => host.text("cwd")?,
+            None => None,
         };
-        let strict = get(&options, "strict");
-        let strict = match strict.as_bool() {
-            Some(strict) => strict,
-            None if strict.is_undefined() || strict.is_null() => true,
-            None => return Err(field_error("strict", "must be true or false")),
+        let tools = match options.get("tools")? {
+            Some(tools) => JsTools::new(
+                &tools,
+                "options.tools",
+                default_cwd.as_deref().unwrap_or_default(),
+            )?,
+            None => JsTools::default(),
         };
+        let model = match options.object("model")? {
+            Some(client) => Some(Rc::new(JsModel::new(client)?) as Rc<dyn runtime::Model<JsValue>>),
+            None => None,
+        };
+        let now = options.method("now")?;
+        let strict = options.flag("strict")?.unwrap_or(true);
         let parts = move |storage| Parts {
             storage,
             world: Rc::new(JsWorld { now }),
@@ -315,25 +316,24 @@ impl SkillCatalog {
 
 impl SkillCatalog {
     fn file(skill: &JsValue) -> Result<(String, String, String)> {
-        let location = text(&get(skill, "location"), "location")?;
-        let scope = optional_text(&get(skill, "scope"), "scope")?.unwrap_or_else(|| "personal".to_owned());
-        Ok((file_text(&get(skill, "content"), "content")?, location, scope))
+        let skill = Foreign::record(skill, "skill")?;
+        let member = |name: &str| Ok::<_, Error>(skill.get(name)?.unwrap_or(JsValue::UNDEFINED));
+        let location = text(&member("location")?, &skill.path("location"))?;
+        let scope = skill.text("scope")?.unwrap_or_else(|| "personal".to_owned());
+        let content = file_text(&member("content")?, &skill.path("content"))?;
+        Ok((content, location, scope))
     }
 }
 
 /// The text of a file that is given as text or as UTF-8 bytes.
 pub(super) fn file_text(content: &JsValue, name: &str) -> Result<String> {
-    if let Some(bytes) = content.dyn_ref::<js_sys::Uint8Array>() {
-        let text = String::from_utf8(bytes.to_vec());
-        return text.map_err(|_| {
-            Error::new(
-                crate::ErrorCode::SkillInvalid,
-                format!("`{name}` is not UTF-8; save the file as UTF-8"),
-            )
-            .with("field", name)
-        });
-    }
-    text(content, name)
+    let Some(bytes) = plain::bytes_in(content) else {
+        return text(content, name);
+    };
+    String::from_utf8(bytes).map_err(|_| {
+        let text = format!("`{name}` is not UTF-8; save the file as UTF-8");
+        Error::new(ErrorCode::SkillInvalid, text).with("field", name)
+    })
 }
 
 fn runtime_event(event: &RuntimeEvent) -> JsValue {
@@ -343,9 +343,7 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
-    if let Some(id) = id {
-        members.push(("sessionId", JsValue::from_str(id)));
-    }
+    members.extend(id.map(|id| ("sessionId", JsValue::from_str(id))));
     object(&members)
 }
 
@@ -355,27 +353,4 @@ fn session_info(record: &SessionRecord) -> JsValue {
 
 fn skill_info(entry: &SkillEntry) -> JsValue {
     to_js(entry)
-}
-
-/// A text argument.
-pub(super) fn text(value: &JsValue, name: &str) -> Result<String> {
-    value
-        .text()
-        .ok_or_else(|| field_error(name, "must be a well-formed text"))
-}
-
-/// A text argument that may be absent.
-pub(super) fn optional_text(value: &JsValue, name: &str) -> Result<Option<String>> {
-    if value.is_undefined() || value.is_null() {
-        Ok(None)
-    } else {
-        text(value, name).map(Some)
-    }
-}
-
-/// A function argument.
-pub(super) fn callback(value: JsValue) -> Result<Function> {
-    value
-        .dyn_into()
-        .map_err(|_| field_error("listener", "must be a function"))
 }

@@ -2,17 +2,17 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use js_sys::{Array, Date, Promise};
+use js_sys::{Array, Promise};
 use wasm_bindgen::{
     closure::Closure,
     prelude::{JsValue, wasm_bindgen},
 };
 
 use super::{
-    host::{self, abort_of, calls_to_js, get},
-    plain::{self, copy_out, field, json_in, list, message_in, object, to_js},
+    foreign::{Abort, Foreign, callback, text},
+    host::{self, calls_to_js},
+    plain::{self, copy_out, field, iso, json_in, list, message_in, object, to_js},
     promised,
-    runtime::{callback, text},
     turn::Turn,
 };
 use crate::{
@@ -20,7 +20,8 @@ use crate::{
     list::TryListed,
     message::MessageView,
     runtime::{self, PromptOptions, SessionEvent, TurnReport},
-    untyped::{self, FromJson, Reader, field_error},
+    session::Incoming,
+    untyped::{FromJson, Reader, field_error},
 };
 
 /// One conversation. What its getters return are copies or frozen.
@@ -147,7 +148,6 @@ impl Session {
     #[wasm_bindgen(getter, unchecked_return_type = "SessionHeader")]
     pub fn header(&self) -> JsValue {
         let machine = self.inner.machine();
-        let iso = |time: f64| JsValue::from(Date::new(&JsValue::from_f64(time)).to_iso_string());
         let settings = to_js(&machine.header().to_settings());
         object(&[
             ("type", JsValue::from_str("session")),
@@ -279,8 +279,10 @@ impl Session {
     ) -> Promise {
         let inner = self.inner.clone();
         promised(
-            prompt_arguments(&content, &options).map(|(content, options)| async move {
-                Ok(report_to_js(&inner.prompt(&content, &options).await?))
+            prompt_arguments(&content, &options).map(|(content, options, abort)| async move {
+                let report = inner.prompt(&content, &options).await;
+                drop(abort);
+                Ok(report_to_js(&report?))
             }),
         )
     }
@@ -294,8 +296,8 @@ impl Session {
     ) -> Promise {
         let inner = self.inner.clone();
         promised(
-            prompt_arguments(&content, &options).map(|(content, options)| async move {
-                Ok(Turn::new(inner.begin(&content, &options)?).into())
+            prompt_arguments(&content, &options).map(|(content, options, abort)| async move {
+                Ok(Turn::new(inner.begin(&content, &options)?, abort).into())
             }),
         )
     }
@@ -408,25 +410,21 @@ impl Session {
 }
 
 /// Copies what was typed and reads the options, before anything else happens.
-fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, PromptOptions)> {
+fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, PromptOptions, Abort)> {
     let content = message_in(content, "content")?;
     let mut options = PromptOptions::default();
-    let Some(given) = host::options(given, "options")? else {
-        return Ok((content, options));
-    };
-    let skills = get(&given, "skills");
-    if !skills.is_undefined() {
-        options.skills = FromJson::from_json(&json_in(&skills, "options.skills")?, "options.skills")?;
+    let mut abort = Abort::default();
+    if let Some(given) = Foreign::options(given, "options")? {
+        if let Some(skills) = given.get("skills")? {
+            options.skills = FromJson::from_json(&json_in(&skills, "options.skills")?, "options.skills")?;
+        }
+        options.mentions = given.flag("mentions")?.unwrap_or(options.mentions);
+        if let Some(signal) = given.object("signal")? {
+            abort = Abort::of(&signal)?;
+        }
     }
-    let mentions = get(&given, "mentions");
-    if !mentions.is_undefined() {
-        let Some(mentions) = mentions.as_bool() else {
-            return Err(untyped::field_error("options.mentions", "must be true or false"));
-        };
-        options.mentions = mentions;
-    }
-    options.abort = abort_of(&get(&given, "signal"))?;
-    Ok((content, options))
+    options.abort = abort.signal.clone();
+    Ok((content, options, abort))
 }
 
 pub(super) fn optional(value: Option<JsValue>) -> JsValue {
@@ -452,9 +450,12 @@ pub(super) fn report_to_js(report: &TurnReport) -> JsValue {
             .map(|text| ("error", JsValue::from_str(text))),
     );
     members.push(("saved", report.saved.into()));
-    if let Some(error) = &report.save_error {
-        members.push(("saveError", JsValue::from(error.clone())));
-    }
+    members.extend(
+        report
+            .save_error
+            .clone()
+            .map(|error| ("saveError", JsValue::from(error))),
+    );
     if !report.degraded.is_empty() {
         let places = report.degraded.iter().map(|place| {
             object(&[
@@ -492,22 +493,18 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
 }
 
 /// Messages of a turn, in order; what cannot be stored in them becomes null.
-pub(super) fn messages_in(
-    messages: &Array,
-    dispatched: bool,
-) -> Result<Vec<crate::session::Incoming<JsValue>>> {
+pub(super) fn messages_in(messages: &Array, dispatched: bool) -> Result<Vec<Incoming<JsValue>>> {
     let given = messages.iter().enumerate();
     given
         .map(|(at, message)| {
             let name = format!("messages[{at}]");
             if dispatched {
-                plain::incoming(&message, &name)
-            } else {
-                Ok(crate::session::Incoming {
-                    body: message_in(&message, &name)?,
-                    degraded: Vec::new(),
-                })
+                return plain::incoming(&message, &name);
             }
+            Ok(Incoming {
+                body: message_in(&message, &name)?,
+                degraded: Vec::new(),
+            })
         })
         .try_listed()
 }

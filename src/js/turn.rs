@@ -1,27 +1,34 @@
 //! `Turn`: a turn that a host with its own loop drives.
 
+use std::{cell::RefCell, rc::Rc};
+
 use js_sys::{Array, Promise};
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
-    host::{self, calls_to_js, get, request_to_js},
+    foreign::{Abort, Foreign},
+    host::{calls_to_js, request_to_js},
     plain::{object, to_js},
     promised,
-    runtime::optional_text,
     session::{messages_in, report_to_js},
 };
-use crate::{Result, message::MessageView, runtime, session::Outcome, untyped::field_error};
+use crate::{Result, runtime, session::Outcome};
 
 /// One turn of a session, driven by the host: request, send, append, finish.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Turn {
     inner: runtime::Turn<JsValue>,
+    /// The caller's signal, as long as the turn is.
+    abort: Rc<RefCell<Abort>>,
 }
 
 impl Turn {
-    pub(super) fn new(inner: runtime::Turn<JsValue>) -> Self {
-        Self { inner }
+    pub(super) fn new(inner: runtime::Turn<JsValue>, abort: Abort) -> Self {
+        Self {
+            inner,
+            abort: Rc::new(RefCell::new(abort)),
+        }
     }
 }
 
@@ -78,35 +85,37 @@ impl Turn {
         )]
         outcome: JsValue,
     ) -> Promise {
-        let inner = self.inner.clone();
-        promised(
-            ending(&outcome).map(|(outcome, error)| async move {
-                Ok(report_to_js(&inner.finish(outcome, error).await?))
-            }),
-        )
+        let (inner, abort) = (self.inner.clone(), self.abort.clone());
+        promised(ending(&outcome).map(|(outcome, error)| async move {
+            let report = inner.finish(outcome, error).await?;
+            drop(abort.take());
+            Ok(report_to_js(&report))
+        }))
     }
 
     /// Ends the turn as cancelled.
     #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
     pub fn cancel(&self) -> Promise {
-        let inner = self.inner.clone();
-        promised(Ok(async move { Ok(report_to_js(&inner.cancel().await?)) }))
+        let (inner, abort) = (self.inner.clone(), self.abort.clone());
+        promised(Ok(async move {
+            let report = inner.cancel().await?;
+            drop(abort.take());
+            Ok(report_to_js(&report))
+        }))
     }
 }
 
 fn ending(given: &JsValue) -> Result<(Outcome, Option<String>)> {
-    let Some(given) = host::options(given, "outcome")? else {
+    let Some(given) = Foreign::options(given, "outcome")? else {
         return Ok((Outcome::Success, None));
     };
-    let outcome = match get(&given, "outcome").text().as_deref() {
+    let outcome = match given.text("outcome")?.as_deref() {
         Some("success") => Outcome::Success,
         Some("error") => Outcome::Error,
         _ => {
-            return Err(field_error(
-                "outcome",
-                "must be `success` or `error`; use `cancel()` for a cancelled turn",
-            ));
+            let text = "must be `success` or `error`; use `cancel()` for a cancelled turn";
+            return Err(given.wrong("outcome", text));
         }
     };
-    Ok((outcome, optional_text(&get(&given, "error"), "error")?))
+    Ok((outcome, given.text("error")?))
 }

@@ -10,8 +10,11 @@ use crate::{Error, Result};
 /// A person's choice of what a session may do. No preset at all (`None` where one is optional) means: as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "PermissionPreset")]
+#[cfg_attr(
+    target_family = "wasm",
+    derive(tsify::Tsify),
+    tsify(rename = "PermissionPreset")
+)]
 pub enum Preset {
     /// A ceiling: whatever changes something is asked about.
     ReadOnly,

@@ -14,8 +14,11 @@ use crate::{Error, Result, untyped::Reader};
 /// every section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "SystemPromptCheckpoint")]
+#[cfg_attr(
+    target_family = "wasm",
+    derive(tsify::Tsify),
+    tsify(rename = "SystemPromptCheckpoint")
+)]
 pub struct Checkpoint {
     /// The number of stored messages, the new user message included; from 1 up.
     pub message_count: u32,

@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
     fmt,
-    rc::Rc,
+    rc::{Rc, Weak},
 };
 
 use futures_util::lock::Mutex;
@@ -102,6 +102,7 @@ pub(super) struct Running {
 
 /// An open session.
 pub struct Session<M> {
+    me: Weak<Self>,
     pub(super) runtime: Rc<Runtime<M>>,
     machine: RefCell<Machine<M>>,
     storage: Rc<dyn SessionStorage<M>>,
@@ -171,7 +172,8 @@ impl<M: MessageData + 'static> Drop for Ending<'_, M> {
 impl<M: MessageData + 'static> Session<M> {
     pub(super) fn new(runtime: &Rc<Runtime<M>>, machine: Machine<M>) -> Rc<Self> {
         let storage = runtime.parts.storage.session(machine.id());
-        Rc::new(Self {
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
             runtime: runtime.clone(),
             machine: RefCell::new(machine),
             storage,
@@ -223,10 +225,13 @@ impl<M: MessageData + 'static> Session<M> {
                 Err(error) => error,
             };
             self.machine_mut().save_failed(error.clone());
+            // What is pending is nowhere else: the session stays, also where its last handle is let go of.
+            self.runtime.hold(self.me.upgrade());
             self.listeners
                 .emit(&SessionEvent::SaveFailed { error: error.clone() });
             return Err(error);
         }
+        self.runtime.let_go(self);
         if wrote {
             self.listeners.emit(&SessionEvent::Saved);
         }
@@ -591,6 +596,7 @@ impl<M: MessageData + 'static> Session<M> {
 
     /// Lets go of a session that was deleted: what is pending goes with it.
     pub(super) fn release(&self) {
+        self.runtime.let_go(self);
         self.machine_mut().dispose();
     }
 }

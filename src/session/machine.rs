@@ -599,7 +599,6 @@ impl<M: MessageData> Machine<M> {
         // An answer means that the request it answers was sent.
         if answered && let Some(trace) = self.turn.as_mut().and_then(|turn| turn.built.take()) {
             self.dispatched = Some(trace);
-            self.events.clear();
         }
         self.keep(batch.staged, Vec::new(), stamp);
         Ok(())

@@ -45,6 +45,7 @@ pub struct ModelRequest<M> {
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct RequestReport {
     /// What each message of the request is.
+    #[cfg_attr(target_family = "wasm", tsify(type = "ModelInputProjection"))]
     pub projection: Projection,
     /// Estimated tokens against the window.
     pub budget: ContextBudget,

@@ -36,8 +36,7 @@ pub enum SkillStatus {
 /// A skill in the catalogue. Serialised, it is the public `SkillInfo`: everything but `content`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-#[serde(rename = "SkillInfo")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify), tsify(rename = "SkillInfo"))]
 pub struct SkillEntry {
     /// See [`skill_id`].
     pub id: String,

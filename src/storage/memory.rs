@@ -355,13 +355,19 @@ impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
         Box::pin(async move {
             known_store(&store)?;
             let records = self.0.open()?.borrow();
-            let values = records
+            let mut values = Vec::new();
+            for (key, value) in records
                 .shared
                 .get(&store)
                 .and_then(Value::as_object)
                 .into_iter()
-                .flatten();
-            Ok(values.map(|(key, value)| (key.clone(), value.clone())).listed())
+                .flatten()
+            {
+                insert_sorted(&mut values, (key.clone(), value.clone()), &|(a, _), (b, _)| {
+                    a.cmp(b)
+                });
+            }
+            Ok(values)
         })
     }
 

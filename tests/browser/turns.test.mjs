@@ -657,6 +657,35 @@ test('a setting that cannot be saved is live and pending, and flush() saves it',
     assert.equal(found.state.hasPendingSave, false);
 });
 
+test('a person clears the site data in mid-session: what is lost is said, nothing hangs, and a new session can be kept', async () => {
+    const elsewhere = await servePackage();
+    const page = await prepared(elsewhere);
+    const devtools = await page.context().newCDPSession(page);
+    await page.run(async (name) => {
+        window.model = kit.scripted(kit.assistant('Done.'));
+        window.started = await start(name, { model: window.model });
+        await started.session.prompt('One');
+    }, name);
+    await devtools.send('Storage.clearDataForOrigin', { origin: elsewhere.url, storageTypes: 'indexeddb' });
+    const found = await page.run(async () => {
+        const result = await started.session.prompt('Two');
+        const flushed = await kit.outcome(() => started.session.flush());
+        const { session, runtime } = started;
+        const shown = [session.state.messageCount, session.state.hasPendingSave];
+        const fresh = await runtime.createSession({ id: 'fresh' });
+        const next = await fresh.prompt('Three');
+        return { result, flushed, shown, next, listed: (await runtime.listSessions()).map((entry) => entry.id), calls: window.model.calls };
+    });
+    assert.deepEqual([found.result.outcome, found.result.saved, found.result.saveError.code], ['success', false, 'not_found']);
+    assert.equal(found.flushed.rejected.code, 'not_found');
+    assert.deepEqual(found.shown, [4, true]);
+    assert.deepEqual(found.next, { outcome: 'success', saved: true });
+    assert.deepEqual([found.listed, found.calls], [['fresh'], 3]);
+    assert.deepEqual(await page.unhandled(), []);
+    await page.close();
+    await elsewhere.close();
+});
+
 // ---- another tab -----------------------------------------------------------------------------------------------------------
 
 test('a turn that meets another tab\'s writes there runs on in memory, says conflict, and overwrites nothing', async () => {

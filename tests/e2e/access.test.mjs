@@ -12,7 +12,7 @@ before(async () => {
     [site, browser] = await Promise.all([demo(), launch()]);
     chats = new Chats(browser, site.url);
 });
-afterEach(() => chats.close());
+afterEach(() => chats.check());
 after(async () => {
     await browser?.close();
     await site?.close();
@@ -214,6 +214,6 @@ test('text has enough contrast in light and in dark', async () => {
                 .filter(({ ratio }) => ratio < 4.5);
         });
         assert.deepEqual(weak, [], colorScheme);
-        await chats.close();
+        await chats.check();
     }
 });

@@ -13,7 +13,7 @@ before(async () => {
     [site, browser] = await Promise.all([demo(), launch()]);
     chats = new Chats(browser, site.url);
 });
-afterEach(() => chats.close());
+afterEach(() => chats.check());
 after(async () => {
     await browser?.close();
     await site?.close();
@@ -22,7 +22,7 @@ after(async () => {
 const SELF = 'I am the offline script of this page, not a language model.';
 
 test('the page and every answer say that the model is a script', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.page.getByText('not from a language model').waitFor();
     for (const text of ['Hello', '/help', '/tool a b', '/seen']) {
         await chat.say(text);
@@ -53,7 +53,7 @@ test('an answer appears word by word, and the box stays free for the next messag
 
 for (const how of ['button', 'Escape']) {
     test(`an answer can be stopped by ${how}; what arrived stays, marked, and the next request leaves it out`, async () => {
-        const chat = await chats.fresh();
+        const chat = await chats.shared();
         await chat.type('/slow');
         await chat.box.press('Enter');
         await chat.page.locator('.streaming .text').waitFor();
@@ -76,7 +76,7 @@ for (const how of ['button', 'Escape']) {
 }
 
 test('a tool call is shown with its result, and a failing tool does not end the turn', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.say('/tool one two three');
     await chat.page.getByRole('article', { name: 'Tool word_count' }).waitFor();
     assert.match(await chat.lastAnswer(), /clock answered: \d\d:\d\d:\d\d .*word_count answered: \{"words":3,"characters":13\}\.$/);
@@ -86,7 +86,7 @@ test('a tool call is shown with its result, and a failing tool does not end the 
 });
 
 test('a model that fails is said so, what arrived stays, and a reload says it again', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.say('/fail');
     const said = 'The last turn failed: the script was asked to fail';
     await chat.page.getByText(said, { exact: true }).waitFor();
@@ -101,7 +101,7 @@ test('a model that fails is said so, what arrived stays, and a reload says it ag
 });
 
 test('an image is attached, removed, attached again, sent, and seen by the model byte for byte', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     const file = { name: 'four pixels.png', mimeType: 'image/png', buffer: PNG };
     await chat.attach(file);
     await chat.page.getByRole('button', { name: 'Leave out four pixels.png' }).click();
@@ -122,7 +122,7 @@ test('an image is attached, removed, attached again, sent, and seen by the model
 });
 
 test('what is no image is refused with a word', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.page.getByLabel('Attach image').setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('a') });
     await chat.reports.getByText('`a.txt` is not an image').waitFor();
     await chat.reports.getByRole('button', { name: /^Dismiss/ }).click();
@@ -133,8 +133,7 @@ test('chats are listed newest first, renamed, deleted after a question, and the 
     const chat = await chats.fresh();
     const names = () => chat.chats.getByRole('link').locator('.name').allTextContents();
     await chat.say('First chat');
-    await chat.page.getByRole('button', { name: 'New chat' }).click();
-    await chat.page.getByText('Nothing said yet').waitFor();
+    await chat.newChat();
     await chat.say('Second chat');
     assert.deepEqual(await names(), ['Second chat', 'First chat']);
 
@@ -164,11 +163,25 @@ test('chats are listed newest first, renamed, deleted after a question, and the 
     assert.deepEqual(await names(), ['Ünïcode <b>&amp;']);
 });
 
+test('a chat that is being answered is not deleted, and the error of the library says why', async () => {
+    const chat = await chats.shared();
+    await chat.type('/slow to delete');
+    await chat.box.press('Enter');
+    await chat.page.locator('.streaming .text').waitFor();
+    await chat.page.getByRole('button', { name: 'Delete “/slow to delete”' }).click();
+    await chat.page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
+    const error = chat.reports.getByRole('alert');
+    await error.getByText('session_busy').waitFor();
+    assert.match(await error.locator('.why').textContent(), /call `abort\(\)`/);
+    await chat.stop.click();
+    await chat.idle();
+    assert.equal((await chat.texts())[0], '/slow to delete');
+});
+
 test('a chat can be looked at while another one is answered', async () => {
     const chat = await chats.fresh({ pause: 30 });
     await chat.say('One');
-    await chat.page.getByRole('button', { name: 'New chat' }).click();
-    await chat.page.getByText('Nothing said yet').waitFor();
+    await chat.newChat();
     await chat.type('Two');
     await chat.box.press('Enter');
     await chat.page.locator('.streaming .text').waitFor();
@@ -186,7 +199,7 @@ test('a chat can be looked at while another one is answered', async () => {
 });
 
 test('a reload in the middle of a turn keeps the message, says so, and the turn can be abandoned', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.type('/slow please $plain-language');
     await chat.box.press('Enter');
     await chat.page.locator('.streaming .text').waitFor();
@@ -206,10 +219,11 @@ test('a reload in the middle of a turn keeps the message, says so, and the turn 
 });
 
 test('a tool call that a reload cut off is answered as interrupted, in the request at once and in storage when the turn is abandoned', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.type('/tool-slow');
     await chat.box.press('Enter');
     await chat.page.locator('.call').getByText('wait').waitFor();
+    await chat.saved(2);
     await chat.reload();
     await chat.state.getByText('1 tool call has no result').waitFor();
     const panel = await chat.look('Messages');
@@ -224,7 +238,7 @@ test('a tool call that a reload cut off is answered as interrupted, in the reque
 });
 
 test('a tool can be stopped', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.type('/tool-slow');
     await chat.box.press('Enter');
     await chat.page.locator('.call').getByText('wait').waitFor();
@@ -258,7 +272,7 @@ test('what another tab wrote is shown when this one is looked at again, and a co
 });
 
 test('a draft is still there after a reload, and goes when it is sent', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.box.fill('Half a thought');
     await chat.reload();
     assert.equal(await chat.box.inputValue(), 'Half a thought');

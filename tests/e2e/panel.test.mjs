@@ -13,7 +13,7 @@ before(async () => {
     [site, browser] = await Promise.all([demo(), launch()]);
     chats = new Chats(browser, site.url);
 });
-afterEach(() => chats.close());
+afterEach(() => chats.check());
 after(async () => {
     await browser?.close();
     await site?.close();
@@ -28,7 +28,7 @@ async function block(name) {
 const units = (text) => Array.from({ length: text.length }, (_, at) => text.charCodeAt(at));
 
 test('skills chosen by box and by $name stand before their message only; a string stays a string, blocks get one text block first', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.say('Before');
     await chat.choose('commit-message');
     await chat.say('By box');
@@ -83,7 +83,7 @@ test('skills chosen by box and by $name stand before their message only; a strin
 
 test('half a pair and a NUL are stored and shown unit for unit, and can be seen', async () => {
     const typed = 'a \ud83d b \u0000 c \u{1f980} \udc00\u202e';
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.choose('plain-language');
     await chat.say(typed);
     assert.deepEqual(await unitsIn(chat.articles.first().locator('.text')), units(typed));
@@ -106,7 +106,7 @@ test('half a pair and a NUL are stored and shown unit for unit, and can be seen'
 });
 
 test('only the last of several presets reaches the model, with the next message: two checkpoints, the second with permissions alone', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     assert.equal(await chat.preset.inputValue(), 'read-only');
     await chat.say('One');
     assert.ok((await chat.lastAnswer()).includes('The permission preset was read-only.'));
@@ -132,6 +132,7 @@ test('only the last of several presets reaches the model, with the next message:
     assert.equal(await tab.locator('[data-checkpoint="1"] pre').textContent(), checkpoints[1].sections.permissions);
 
     await chat.preset.selectOption('none (as configured)');
+    await chat.page.getByText('The model is told with your next message.').waitFor();
     await chat.reload();
     assert.equal(await chat.preset.inputValue(), '');
     assert.equal(await prompt(), second, 'the chat as it stands, made from checkpoints');
@@ -140,7 +141,7 @@ test('only the last of several presets reaches the model, with the next message:
 });
 
 test('after a reload the request is made again from what is stored, and is the one that was sent', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.say('/tool a b');
     await chat.choose('release-notes');
     await chat.say('Thanks');
@@ -156,7 +157,7 @@ test('after a reload the request is made again from what is stored, and is the o
 });
 
 test('a mention that names no skill stays text, and is reported', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.say('Pay $5 for $no-such-skill');
     await chat.reports.getByText('mention_unknown').waitFor();
     await chat.reports.getByText('no skill is called `no-such-skill`, so `$no-such-skill` stays text').waitFor();
@@ -168,7 +169,7 @@ test('a mention that names no skill stays text, and is reported', async () => {
 });
 
 test('a part can be copied as JSON', async () => {
-    const chat = await chats.fresh();
+    const chat = await chats.shared();
     await chat.page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     await chat.say('Copy \ud83d me');
     const tab = await chat.look('JSON');

@@ -25,6 +25,8 @@ pub enum Fault {
     LoseAcknowledgement,
     /// It is applied once the signal fires.
     Wait(Signal),
+    /// It is applied, and answered once the signal fires.
+    WaitForAnswer(Signal),
     /// Somebody else wrote first.
     Conflict,
 }
@@ -41,6 +43,7 @@ struct State {
     faults: RefCell<HashMap<usize, Fault>>,
     always: RefCell<Option<Fault>>,
     refuse_deletion: Cell<bool>,
+    reads_wait: RefCell<Option<Signal>>,
     applied: RefCell<Vec<Rc<Commit<Value>>>>,
 }
 
@@ -72,6 +75,11 @@ impl FaultyStorage {
     /// Lets deletions fail.
     pub fn refuse_deletion(&self, refuse: bool) {
         self.state.refuse_deletion.set(refuse);
+    }
+
+    /// Lets reads of messages wait for a signal.
+    pub fn hold_reads(&self, until: &Signal) {
+        *self.state.reads_wait.borrow_mut() = Some(until.clone());
     }
 
     /// How many commits were tried.
@@ -132,7 +140,13 @@ impl SessionStorage<Value> for FaultySession {
     }
 
     fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<Value>>> {
-        self.inner.read_messages(from, to)
+        Box::pin(async move {
+            let wait = self.state.reads_wait.borrow().clone();
+            if let Some(signal) = wait {
+                signal.fired().await;
+            }
+            self.inner.read_messages(from, to).await
+        })
     }
 
     fn commit(&self, commit: Rc<Commit<Value>>) -> LocalFuture<'_, Result<CommitStatus>> {
@@ -145,16 +159,18 @@ impl SessionStorage<Value> for FaultySession {
                 Some(Fault::Refuse) => return Err(failure()),
                 Some(Fault::Conflict) => return Ok(CommitStatus::Conflict(Counters::default())),
                 Some(Fault::Wait(signal)) => signal.fired().await,
-                Some(Fault::LoseAcknowledgement) | None => {}
+                Some(Fault::LoseAcknowledgement | Fault::WaitForAnswer(_)) | None => {}
             }
             let status = self.inner.commit(commit.clone()).await?;
             if let CommitStatus::Applied(_) = status {
                 self.state.applied.borrow_mut().push(commit);
             }
             match fault {
-                Some(Fault::LoseAcknowledgement) => Err(failure()),
-                _ => Ok(status),
+                Some(Fault::LoseAcknowledgement) => return Err(failure()),
+                Some(Fault::WaitForAnswer(signal)) => signal.fired().await,
+                _ => {}
             }
+            Ok(status)
         })
     }
 

@@ -93,7 +93,7 @@ pub fn snapshot(turn: u32) -> RuntimeContextSnapshot {
 pub fn checkpoint(message_count: u32) -> Checkpoint {
     Checkpoint {
         message_count,
-        timestamp: 1_800_000_000_000.5,
+        timestamp: 1_800_000_000_001.0,
         sections: [
             ("permissions".to_owned(), Some("read only".to_owned())),
             ("skills".to_owned(), None),

@@ -8,11 +8,12 @@ export const PNG = Buffer.from(
     'base64',
 );
 
-/** Pages as `chatPage` made them, so that a suite can ask all of them what went wrong. */
+/** Pages of the demo in one browser. What their consoles and the policy had to say fails the test. */
 export class Chats {
     #browser;
     #url;
     #pages = [];
+    #shared;
     /**
      * @param {{ context: import('playwright-core').BrowserContext }} browser
      * @param {string} url of the site
@@ -20,6 +21,17 @@ export class Chats {
     constructor(browser, url) {
         this.#browser = browser;
         this.#url = url;
+    }
+
+    /** A new chat in a page that tests share: a page of its own costs more than most tests. */
+    async shared() {
+        if (this.#shared) {
+            // Not one that a failed test left in the middle of something.
+            const ready = await this.#shared.newChat().then(() => this.#shared.isFree(), () => false);
+            if (ready) return this.#shared;
+        }
+        this.#shared = await this.fresh();
+        return this.#shared;
     }
 
     /** A page of its own, with storage of its own. */
@@ -59,10 +71,12 @@ export class Chats {
         return chat;
     }
 
-    /** Closes what was opened, and fails where a console or the policy had something to say. */
-    async close() {
-        const problems = this.#pages.flatMap((page) => page.problems);
-        for (const page of this.#pages.splice(0)) {
+    /** After each test: closes what was opened for it. */
+    async check() {
+        const problems = this.#pages.flatMap((page) => page.problems.splice(0));
+        const done = this.#pages.filter((page) => page !== this.#shared?.page);
+        this.#pages = this.#pages.filter((page) => page === this.#shared?.page);
+        for (const page of done) {
             if (page.context() === this.#browser.context) await page.close();
             else await page.context().close();
         }
@@ -95,9 +109,34 @@ export class Chat {
         await this.ready();
     }
 
+    /** An empty chat. */
+    async newChat() {
+        await this.page.getByRole('button', { name: 'New chat' }).click({ timeout: 3_000 });
+        await this.page.getByText('Nothing said yet').waitFor({ timeout: 3_000 });
+        await this.page.getByRole('heading', { name: 'Untitled chat' }).waitFor({ timeout: 3_000 });
+    }
+
+    /** Nothing is being answered anywhere. */
+    async isFree() {
+        return !(await this.send.isDisabled());
+    }
+
     /** Nothing is being answered here. */
     async idle() {
         await this.stop.waitFor({ state: 'hidden' });
+    }
+
+    /** So many messages of this chat are in storage, as another page would find them. A message is shown before it is saved. */
+    async saved(count) {
+        await this.page.evaluate(async (count) => {
+            const { Runtime } = await import('/pkg/browser.js');
+            const id = new URLSearchParams(location.hash.slice(1)).get('chat');
+            for (let found = -1; found < count; ) {
+                const runtime = await Runtime.open();
+                found = (await runtime.openSession(id)).state.messageCount;
+                await runtime.close();
+            }
+        }, count);
     }
 
     /** Types a text, sends it and waits for the whole turn. Any text, also what no keyboard has. */

@@ -272,6 +272,37 @@ fn a_stop_while_every_tool_runs_answers_every_call() {
 }
 
 #[test]
+fn model_and_tools_hear_of_the_stop_and_of_no_other() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let (content, options) = (json!("add one and two"), PromptOptions::default());
+    let heard: Rc<RefCell<Vec<Signal>>> = Rc::default();
+    let (of_model, of_tool) = (heard.clone(), heard.clone());
+    lab.model.then(Step::new(move |_, abort| {
+        of_model.borrow_mut().push(abort);
+        async { Ok(two_calls()) }
+    }));
+    lab.tools.on("c1", move |_, abort| {
+        of_tool.borrow_mut().push(abort);
+        std::future::pending()
+    });
+    let prompt = start(&lab, &session, &content, &options);
+    let fired = || -> Vec<bool> { heard.borrow().iter().map(Signal::has_fired).collect() };
+    assert_eq!(fired(), [false, false]);
+    options.abort.fire();
+    assert_eq!(fired(), [true, true]);
+    prompt.done().unwrap();
+    // A later turn has a signal of its own.
+    let of_model = heard.clone();
+    lab.model.then(Step::new(move |_, abort| {
+        of_model.borrow_mut().push(abort);
+        async { Ok(says("hi")) }
+    }));
+    lab.prompt(&session, "more").unwrap();
+    assert_eq!(fired(), [true, true, false]);
+}
+
+#[test]
 fn a_stop_while_the_dispatch_is_saved_calls_no_model() {
     for by in ALL {
         let lab = Lab::empty();
@@ -513,11 +544,64 @@ fn stopping_a_session_leaves_the_signal_of_the_caller_alone() {
     // So that it serves for the next one.
     let report = lab.prompt_with(&session, &content, &options).unwrap();
     assert_eq!(report.end.outcome, Outcome::Success);
-    // A signal that fires when its turn is over stops no later turn.
+    // A signal that fires when its turn is over stops no later turn, and nobody listens to it any more.
+    let kept = Rc::new(RefCell::new(None));
+    let keep = kept.clone();
+    lab.model.then(Step::new(move |_, abort| {
+        *keep.borrow_mut() = Some(abort);
+        async { Ok(says("hi")) }
+    }));
+    lab.prompt_with(&session, &content, &options).unwrap();
     let turn = lab.run(dispatched(&session, "more"));
     options.abort.fire();
     lab.run(async {});
     assert!(turn.is_dispatched());
+    assert!(!kept.borrow().as_ref().unwrap().has_fired());
+}
+
+#[test]
+fn a_turn_that_its_host_forgot_is_ended_by_abort() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    drop(lab.run(dispatched(&session, "add one and two")));
+    assert!(session.machine().is_running());
+    lab.run(session.abort());
+    assert!(!session.machine().is_running());
+    assert_eq!(lab.stored(), cancelled(Vec::new(), 3));
+}
+
+#[test]
+fn hooks_of_a_signal_run_once_and_in_order_unless_they_are_forgotten() {
+    let (signal, ran) = (Signal::default(), Rc::new(RefCell::new(Vec::new())));
+    let hook = |name: &'static str| {
+        let ran = ran.clone();
+        signal.on_fire(move || ran.borrow_mut().push(name))
+    };
+    let (_, second, _) = (hook("first"), hook("second"), hook("third"));
+    signal.forget(second);
+    signal.forget(second);
+    assert_eq!(Rc::strong_count(&ran), 3, "what a forgotten hook held is gone");
+    signal.fire();
+    signal.fire();
+    hook("at once");
+    assert_eq!(*ran.borrow(), ["first", "third", "at once"]);
+    assert_eq!(Rc::strong_count(&ran), 1);
+    assert!(signal.is(&signal.clone()) && !signal.is(&Signal::default()));
+}
+
+#[test]
+fn a_hook_may_fire_its_own_signal_and_add_hooks() {
+    let (signal, ran) = (Signal::default(), Rc::new(Cell::new(0)));
+    let (inner, count) = (signal.clone(), ran.clone());
+    signal.on_fire(move || {
+        inner.fire();
+        inner.forget(0);
+        let count = count.clone();
+        inner.on_fire(move || count.set(count.get() + 1));
+    });
+    signal.fire();
+    assert_eq!(ran.get(), 1);
 }
 
 #[test]

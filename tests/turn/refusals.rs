@@ -602,7 +602,7 @@ fn a_closed_runtime_makes_opens_and_lists_nothing() {
     let codes = [
         refused(lab.run(runtime.create_session(NewSession::default()))).code(),
         refused(lab.run(runtime.open_session(ID))).code(),
-        refused(lab.run(runtime.continue_recent(None))).code(),
+        refused(lab.run(runtime.continue_recent(None, NewSession::default()))).code(),
         refused(lab.run(runtime.list_sessions(Default::default()))).code(),
         refused(lab.run(runtime.delete_session(ID))).code(),
         refused(lab.run(runtime.add_skill("x", "y", "project"))).code(),
@@ -614,17 +614,25 @@ fn a_closed_runtime_makes_opens_and_lists_nothing() {
 
 #[test]
 fn a_session_that_is_still_being_created_when_the_runtime_closes_is_not_handed_out() {
-    let lab = Lab::empty();
-    let released = Signal::default();
-    lab.storage.fail(1, Fault::Wait(released.clone()));
-    let options = NewSession {
-        id: Some(ID.to_owned()),
-        ..NewSession::default()
-    };
-    let create = waits(&lab.world, lab.runtime.create_session(options));
-    lab.runtime.close().unwrap();
-    released.fire();
-    assert_eq!(refused(create.done()).code(), ErrorCode::Disposed);
+    // Whether it was written before, or would have been after.
+    for applied in [false, true] {
+        let lab = Lab::empty();
+        let released = Signal::default();
+        let fault = match applied {
+            true => Fault::WaitForAnswer(released.clone()),
+            false => Fault::Wait(released.clone()),
+        };
+        lab.storage.fail(1, fault);
+        let options = NewSession {
+            id: Some(ID.to_owned()),
+            ..NewSession::default()
+        };
+        let create = waits(&lab.world, lab.runtime.create_session(options));
+        lab.runtime.close().unwrap();
+        released.fire();
+        assert_eq!(refused(create.done()).code(), ErrorCode::Disposed);
+        assert_eq!(lab.stored().contains_key("chat_sessions"), applied);
+    }
 }
 
 #[test]

@@ -274,6 +274,25 @@ fn a_model_that_fails_in_mid_answer_leaves_its_last_partial_with_the_reason() {
 }
 
 #[test]
+fn a_partial_answer_that_says_itself_why_it_ended_keeps_its_words() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let partial = json!({
+        "role": "assistant", "content": [], "stopReason": "stop", "errorMessage": "its own words", "mine": 1
+    });
+    lab.model
+        .then(Step::updates(vec![partial], Step::fail("connection lost")));
+    let report = lab.prompt(&session, "hello").unwrap();
+    assert_eq!(report.end, ended(Outcome::Error, Some("connection lost")));
+    assert_eq!(
+        session.machine().bodies()[1],
+        json!({
+            "role": "assistant", "content": [], "stopReason": "error", "errorMessage": "its own words", "mine": 1
+        })
+    );
+}
+
+#[test]
 fn calls_in_a_partial_answer_of_a_failed_model_are_not_open() {
     let lab = Lab::empty();
     let session = lab.create();

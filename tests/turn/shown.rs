@@ -78,10 +78,7 @@ fn of_several_presets_between_two_prompts_only_the_last_is_shown_and_kept() {
         (divergence.class, divergence.index),
         (DivergenceClass::System, -1)
     );
-    assert_eq!(
-        divergence.events.into_iter().collect::<Vec<_>>(),
-        [DeclaredEvent::Preset]
-    );
+    assert_eq!(divergence.events, [DeclaredEvent::Preset]);
     let checkpoints = serde_json::to_value(session.machine().checkpoints()).unwrap();
     let expected = json!([
         first_checkpoint(1, 2_000),
@@ -137,10 +134,7 @@ fn other_sections_and_models_are_declared_until_they_are_dispatched() {
         let turn = session.begin(&json!("two"), &PromptOptions::default()).unwrap();
         let (request, report) = turn.request().unwrap();
         assert_eq!(report.divergence.class, DivergenceClass::System);
-        assert_eq!(
-            report.divergence.events.iter().copied().collect::<Vec<_>>(),
-            expected
-        );
+        assert_eq!(report.divergence.events.to_vec(), expected);
         assert!(request.system_prompt.starts_with(
             "Be verbose.\n\n<style>\nplain &lt;permissions> &lt;/ Skill >\n</style>\n\n<cwd>\n"
         ));
@@ -177,10 +171,7 @@ fn a_model_that_is_changed_alone_diverges_in_nothing() {
         .unwrap();
     let second = asked(&lab, &session, json!("two"), &PromptOptions::default());
     assert_eq!(second.report.divergence.class, DivergenceClass::None);
-    assert_eq!(
-        second.report.divergence.events.into_iter().collect::<Vec<_>>(),
-        [DeclaredEvent::Model]
-    );
+    assert_eq!(second.report.divergence.events, [DeclaredEvent::Model]);
 }
 
 #[test]
@@ -409,6 +400,9 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
     .unwrap();
     let last = session.machine().projection().cloned();
     turn.request().unwrap();
+    // Nothing is no answer.
+    lab.run(turn.append(Vec::new())).unwrap();
+    assert_eq!(session.machine().projection().cloned(), last);
     lab.run(turn.cancel()).unwrap();
     assert_eq!(session.machine().projection().cloned(), last);
     // One that was answered was sent, whoever forgot to say so.
@@ -552,6 +546,12 @@ fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_
     assert!(seen.request.system_prompt.ends_with(end));
     assert_eq!(seen.report.budget.parts.legacy_context, 5);
     assert_eq!(session.machine().snapshots(), [legacy]);
+    // What the model saw before is not known.
+    assert_eq!(session.machine().system_prompt_at(1).unwrap(), "");
+    assert_eq!(
+        session.machine().system_prompt_at(2).unwrap(),
+        seen.request.system_prompt
+    );
     // One whose turn is not there is kept, not shown, noticed, and replaced by nothing.
     let lab = Lab::empty();
     store(&lab, &messages, |commit| {
@@ -653,6 +653,30 @@ fn a_long_session_is_loaded_from_its_last_compaction_and_goes_on_from_there() {
     let session = lab.open();
     let again = asked(&lab, &session, json!("again"), &PromptOptions::default());
     assert_eq!(again.request.messages[..14], seen.request.messages[..]);
+}
+
+#[test]
+fn a_conversation_is_loaded_whole_up_to_a_thousand_messages_or_where_nothing_was_compacted() {
+    for (count, compacted, first) in [(1_000, true, 0), (1_001, true, 900), (1_001, false, 0)] {
+        let lab = Lab::empty();
+        let messages: Vec<(Value, bool)> = (0..count).map(|at| (typed("x", at).0, true)).collect();
+        store(&lab, &messages, |commit| {
+            let compaction = CompactionCheckpoint {
+                id: "k".to_owned(),
+                first_kept_message_index: MessageIndex(900),
+                history_message_count: 1_000,
+                summary: "so far".to_owned(),
+                timestamp: 88.0,
+                provider: "p".to_owned(),
+                model: "m".to_owned(),
+                usage: None,
+            };
+            commit.compactions.extend(compacted.then_some((0, compaction)));
+        });
+        let session = lab.open();
+        assert_eq!(session.machine().loaded_from(), first);
+        assert_eq!(u64::from(session.machine().message_count()), count);
+    }
 }
 
 #[test]

@@ -283,6 +283,73 @@ fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
 }
 
 #[test]
+fn saves_stand_in_line_and_none_is_sent_before_the_one_in_front_is_answered() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let released = Signal::default();
+    lab.storage.fail(1, Fault::Wait(released.clone()));
+    let sent = lab.storage.attempts() + 1;
+    let mut title = waits(&lab.world, session.set_title("t".to_owned()));
+    let mut pinned = waits(&lab.world, session.set_pinned(true));
+    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    turn.request().unwrap();
+    let dispatched = waits(&lab.world, turn.dispatched());
+    assert_eq!(lab.storage.attempts(), sent);
+    released.fire();
+    assert!(title.go_on() && pinned.go_on());
+    assert_eq!(lab.storage.attempts(), sent + 2);
+    dispatched.done().unwrap();
+    let names: Vec<Vec<String>> = lab.storage.applied()[1..]
+        .iter()
+        .map(|commit| commit.settings.keys().cloned().collect())
+        .collect();
+    assert_eq!(names, [["title"], ["pinned"], ["openTurn"]]);
+}
+
+#[test]
+fn a_pending_save_stays_pending_until_the_last_of_its_queue_is_saved() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    assert!(!long_turn(&lab, &session, Way::Begin).saved);
+    lab.storage.always(None);
+    let released = Signal::default();
+    // The last of five.
+    lab.storage.fail(5, Fault::Wait(released.clone()));
+    let flush = waits(&lab.world, session.flush());
+    assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS - 1).stored());
+    assert!(session.machine().save_error().is_some());
+    released.fire();
+    flush.done().unwrap();
+    assert_eq!(session.machine().save_error(), None);
+    assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+}
+
+#[test]
+fn of_two_pages_that_write_one_conversation_the_second_keeps_its_turn_in_memory() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let other = Lab::on(lab.storage.memory.clone(), true);
+    let second = other.open();
+    long_turn(&lab, &session, Way::Prompt);
+    // A title is no part of the conversation.
+    other.world.at(2_500.0);
+    other.run(second.set_title("t".to_owned())).unwrap();
+    let before = other.stored();
+    other.model.answers(says("hi"));
+    let report = other.prompt(&second, "hello").unwrap();
+    assert_eq!(report.save_error.unwrap().code(), ErrorCode::Conflict);
+    assert_eq!(other.stored(), before);
+    assert_eq!(second.machine().message_count(), 2);
+    assert_eq!(other.model.calls(), 1);
+    refused_while_pending(&other, &second);
+    // The first page goes on.
+    lab.model.answers(says("hi"));
+    assert!(lab.prompt(&session, "more").unwrap().saved);
+    assert_eq!(lab.stored()["chat_sessions"]["\"s1\""]["settings"]["title"], "t");
+}
+
+#[test]
 fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
     let lab = Lab::empty();
     let session = lab.create();
@@ -457,4 +524,18 @@ fn a_model_failure_and_a_failed_write_are_both_reported() {
             "ended error unsaved"
         ]
     );
+}
+
+#[test]
+fn a_session_with_a_pending_save_is_there_again_although_nobody_held_it() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.storage.always(Some(Fault::Refuse));
+    let report = lab.run(session.set_title("kept".to_owned()));
+    assert_eq!(refused(report).code(), ErrorCode::StorageFailed);
+    drop(session);
+
+    let again = lab.open();
+    assert!(again.machine().save_error().is_some());
+    assert_eq!(again.machine().header().title.as_deref(), Some("kept"));
 }

@@ -52,6 +52,33 @@ function frozen(value, path = 'it') {
     for (const key of Object.keys(value)) frozen(value[key], `${path}.${key}`);
 }
 
+/** Values made by the objects of another frame, or in Node of another context. */
+async function anotherRealm() {
+    const made = `({
+        bytes: new Uint8Array([1, 2]),
+        message: { role: 'user', content: [{ type: 'image', data: new Uint8Array([1, 2]) }], timestamp: 5 },
+        options: { skills: [], mentions: false },
+        skill: Uint8Array.from('---\\nname: other\\ndescription: x\\n---\\nDo.', (letter) => letter.charCodeAt(0)),
+        map: new Map(),
+        date: new Date(0),
+    })`;
+    if (typeof document === 'undefined') return (await import('node:vm')).runInNewContext(made);
+    const frame = document.body.appendChild(document.createElement('iframe'));
+    const { Uint8Array, Object, Array, Map, Date } = frame.contentWindow;
+    // The policy forbids to evaluate a text; the same by hand.
+    const plain = (entries) => Object.assign(new Object(), entries);
+    const bytes = () => new Uint8Array([1, 2]);
+    const text = '---\nname: other\ndescription: x\n---\nDo.';
+    return {
+        bytes: bytes(),
+        message: plain({ role: 'user', content: Array.of(plain({ type: 'image', data: bytes() })), timestamp: 5 }),
+        options: plain({ skills: new Array(), mentions: false }),
+        skill: Uint8Array.from(text, (letter) => letter.charCodeAt(0)),
+        map: new Map(),
+        date: new Date(0),
+    };
+}
+
 export const cases = {
     async 'what was handed in can be changed afterwards, and nothing in the session changes'() {
         const answer = assistant('I see.', { usage: { input: 1, list: [1, { deep: true }] }, bytes: new Uint8Array([7, 8]) });
@@ -227,6 +254,25 @@ export const cases = {
         await at.close();
     },
 
+    async 'values of another frame or realm are as good as those of this one'() {
+        const other = await anotherRealm();
+        ok(!(other.bytes instanceof Uint8Array) && !(other.message instanceof Object), 'it is this realm');
+        const at = await world();
+        same((await at.session.prompt(other.message)).outcome, 'success');
+        const [stored] = at.session.messages;
+        same(toText(stored), '{"role":"user","content":[{"type":"image","data":{"$":"bytes","bytes":[1,2]}}],"timestamp":5}');
+        ok(stored.content instanceof Array && Object.getPrototypeOf(stored) === Object.prototype, 'it is of the other realm');
+        ok(Object.getPrototypeOf(stored.content[0].data) === Uint8Array.prototype, 'bytes are of the other realm');
+        await at.session.prompt('Hi', other.options);
+        const added = await at.runtime.skills.add({ content: other.skill, location: '/other' });
+        same(added.name, 'other');
+        for (const [value, kind] of [[other.map, 'Map'], [other.date, 'Date']]) {
+            const error = await at.session.prompt([{ value }]).catch((error) => error);
+            same([error.code, error.message.includes(kind)], ['message_not_storable', true]);
+        }
+        await at.close();
+    },
+
     async 'what is plain goes through unchanged, to the last code unit and bit'() {
         const at = await world();
         const odd = {
@@ -258,6 +304,20 @@ export const cases = {
         const at = await world();
         await at.session.prompt({ role: 'user', content: [{ type: 'link', href: new URL('https://example.com/a b'), none: undefined }], gone: undefined });
         same(toText(at.session.messages[0]), '{"role":"user","content":[{"type":"link","href":"https://example.com/a%20b"}],"timestamp":1000}');
+        await at.close();
+    },
+
+    async 'a skill in front of a text leaves every code unit of it as it was typed'() {
+        const typed = '\udc00 half, \ud83d\u0000 \u{1f980} $demo \ud83d';
+        const model = scripted(assistant('Done.'));
+        const at = await world({ model });
+        await at.session.prompt(typed);
+        await at.session.prompt([{ type: 'text', text: typed }]);
+        const block = '<skill name="demo" location="/d/SKILL.md">\nDo.\n</skill>';
+        const { messages } = JSON.parse(model.requests[1]);
+        same(messages[0].content, `${block}\n\n${typed}`);
+        same(messages[2].content, [{ type: 'text', text: block }, { type: 'text', text: typed }]);
+        same(at.session.titleInputs().map(String), [typed, typed]);
         await at.close();
     },
 

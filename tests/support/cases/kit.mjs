@@ -82,6 +82,14 @@ export async function dump(name) {
     }
 }
 
+/** Changes a record. */
+export async function edit(name, store, key, change) {
+    const database = await settled(indexedDB.open(name));
+    const records = database.transaction(store, 'readwrite').objectStore(store);
+    await settled(records.put(change(await settled(records.get(key)))));
+    database.close();
+}
+
 // ---- scripted host -----------------------------------------------------------------------------------------------
 
 /** A clock that shows `first`, then one millisecond more each time it is read. */

@@ -1,16 +1,15 @@
 // What a case runs in: a runtime in a storage of its own, and a look at what is stored.
 
-import { dump, handClock, rc, scripted, skillFile, toText } from './kit.mjs';
+import { dump, edit, handClock, rc, scripted, skillFile, toText } from './kit.mjs';
 
 const persistent = typeof indexedDB !== 'undefined';
-let number = 0;
 
 /**
  * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise) and the skill
  * `demo`.
  */
 export async function world({ session = {}, ...options } = {}) {
-    const name = `case-${number++}`;
+    const name = `case-${crypto.randomUUID()}`;
     const storage = persistent ? { kind: 'indexeddb', name } : 'memory';
     const now = options.now ?? handClock(1000);
     const runtime = await rc.Runtime.open({ storage, model: scripted({ role: 'assistant', content: 'Done.' }), ...options, now });
@@ -32,6 +31,8 @@ export async function world({ session = {}, ...options } = {}) {
             }
             return toText(found);
         },
+        /** Changes a stored record, past the package. */
+        edit: (store, key, change) => edit(name, store, key, change),
         async close() {
             await runtime.close();
             if (persistent) indexedDB.deleteDatabase(name);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Methods of one class.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -36,14 +36,20 @@ pub fn fit(generated: &str) -> Result<String> {
         "[Symbol.dispose](): void;",
         "/* tslint:disable */",
         "/* eslint-disable */",
+        "export function __wbg_reset_state(): void;",
     ];
-    let kept = api.lines().filter(|line| !hidden.contains(&line.trim()));
-    Ok(kept
-        .map(|line| format!("{line}\n"))
-        .collect::<String>()
-        .trim()
-        .to_owned()
-        + "\n")
+    let mut kept = String::new();
+    for line in api.lines().filter(|line| !hidden.contains(&line.trim())) {
+        if !line.trim().is_empty() || !kept.ends_with("\n\n") {
+            kept.push_str(line.trim_end());
+            kept.push('\n');
+        }
+    }
+    ensure!(
+        !kept.contains("__wb"),
+        "the generated types name something of wasm-bindgen's own"
+    );
+    Ok(format!("{}\n", kept.trim()))
 }
 
 /// Reads which functions and methods return a promise.

@@ -1,0 +1,308 @@
+// The types against what there is: every method and every type is used by a strict consumer, and what the package hands
+// out has exactly the members that its types name.
+
+import assert from 'node:assert/strict';
+import { readFile, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { installed } from '../support/project.mjs';
+
+/** Uses every export, every method and every type. */
+const CONSUMER = `
+import * as rc from 'runcontext';
+import type {
+    BudgetParts, CompactionCheckpoint, Content, ContextBudget, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
+    FieldValue, InstructionFile, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
+    Outcome, ParsedSkill, PermissionPreset, Placement, PromptOptions, RequestReport, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
+    RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillInfo,
+    SkillLoad, SkillRevision, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TurnResult,
+    UserMessage, UserTurn,
+} from 'runcontext';
+
+const model: ModelClient = {
+    async check(model: ModelRef | undefined): Promise<void> { void model?.provider; },
+    async complete(request: ModelRequest, { signal, onUpdate, report }): Promise<Message> {
+        const tools: ToolDeclaration[] = request.tools;
+        const aborted: boolean = signal.aborted;
+        onUpdate({ role: 'assistant', content: [] });
+        const given: RequestReport = report;
+        const parts: BudgetParts = given.budget.parts;
+        const shown: ModelInputProjection = given.projection;
+        const divergence: Divergence = given.divergence;
+        const why: [DivergenceClass, DeclaredEvent[]] = [divergence.class, divergence.events];
+        const notices: [NoticeCode, MessageIndex | undefined][] = given.notices.map((notice: Notice) => [notice.code, notice.messageIndex]);
+        for (const source of shown.sources as Source[]) {
+            if (source.type === 'history') void (source.messageIndex satisfies number);
+            else if (source.type === 'runtime-context') void (source.userTurn satisfies UserTurn), void (source.skills satisfies SkillRevision[]);
+            else if (source.type === 'compaction') void (source.summarizedBefore satisfies number);
+            else void (source.toolCallId satisfies string);
+        }
+        const spans: SkillSpan[] = (shown.skillExpansions ?? []).flatMap((expansion: SkillExpansion) => expansion.skills);
+        void [tools, aborted, parts, why, notices, spans, given.tokens satisfies number[]];
+        return { role: 'assistant', content: 'Done.', bytes: new Uint8Array(1) };
+    },
+};
+const tool: Tool = {
+    name: 'look', description: 'Looks.', parameters: { type: 'object' }, access: 'none',
+    async execute(args: { at: string }, context) { void (context.signal satisfies AbortSignal); return args.at + context.workingDirectory; },
+};
+const options: RuntimeOptions = {
+    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host: { cwd: '/w' }, tools: [tool], model, now: () => Date.now(), strict: false,
+};
+
+export async function use(): Promise<void> {
+    await rc.init();
+    const version: string = rc.version;
+    const runtime: rc.Runtime = await rc.Runtime.open(options);
+    const info: StorageInfo = runtime.storageInfo;
+    const preset: PermissionPreset = 'workspace-write';
+    const dialect: Dialect = 'loop';
+    const file: InstructionFile = { path: 'A.md', content: 'x' };
+    const section: Section = { name: 'house', content: 'x' };
+    const reference: ModelRef = { provider: 'p', id: 'm', contextWindow: 1, maxTokens: 1 };
+    const created: SessionOptions = {
+        id: 's', cwd: '/w', dialect, permissionPreset: preset, agentId: 'a', source: 's', headless: true, systemPrompt: 'x', projectInstructions: [file],
+        sections: [section], model: reference,
+    };
+    const session: rc.Session = await runtime.createSession(created);
+    const opened: rc.Session[] = [await runtime.openSession('s'), await runtime.continueRecent(), await runtime.continueRecent('/w')];
+    const listed: SessionInfo[] = await runtime.listSessions({ cwd: '/w', limit: 1, before: 'x' });
+    await runtime.deleteSession('x');
+    const stop: () => void = runtime.subscribe((event: RuntimeEvent) => {
+        if (event.type !== 'skills-changed') void (event.sessionId satisfies string);
+    });
+    stop();
+
+    const catalog: rc.SkillCatalog = runtime.skills;
+    const skill: SkillInfo = await catalog.add({ content: new Uint8Array(1), location: '/x', scope: 'project' });
+    const [status, found]: [SkillStatus, Diagnostic[]] = [skill.status, skill.diagnostics];
+    const codes: [DiagnosticCode, Severity][] = found.map((diagnostic) => [diagnostic.code, diagnostic.severity]);
+    const skills: SkillInfo[] = catalog.list();
+    await catalog.remove('x');
+
+    const messages: readonly Message[] = session.messages;
+    const page: Message[] = await session.readMessages({ before: 1, limit: 1 });
+    const state: SessionState = session.state;
+    const loads: SkillLoad[] = state.skillLoads;
+    const budget: ContextBudget | undefined = state.contextBudget;
+    const header: SessionHeader = session.header;
+    const change: SessionChange = { model: null, systemPrompt: 'x', sections: [section] };
+    await session.configure(change);
+    await session.setPermissionPreset(null);
+    const chosen: PermissionPreset | null = session.permissionPreset;
+    const snapshots: RuntimeContextSnapshot[] = session.getRuntimeContexts();
+    const loaded: [LoadedSkill[] | undefined, Placement | undefined][] = snapshots.map((snapshot) => [snapshot.skills, snapshot.placement]);
+    const checkpoints: SystemPromptCheckpoint[] = session.getSystemPromptCheckpoints();
+    const compactions: CompactionCheckpoint[] = session.getCompactions();
+    const prompt: string = session.systemPromptAt(0);
+    const projection: ModelInputProjection | undefined = session.modelInputProjection;
+    const promptOptions: PromptOptions = { skills: ['x'], mentions: false, signal: new AbortController().signal };
+    const typed: UserMessage = { role: 'user', content: 'x', timestamp: 1, more: true };
+    const content: Content = [{ type: 'text', text: 'x' }];
+    const result: TurnResult = await session.prompt(typed, promptOptions);
+    const outcome: Outcome = result.outcome;
+    const places: { messageIndex: number; path: string }[] | undefined = result.degraded;
+    const saveError: rc.RunContextError | undefined = result.saveError;
+    const turn: rc.Turn = await session.begin(content);
+    const { request, report }: { request: ModelRequest; report: RequestReport } = await turn.request();
+    await turn.dispatched();
+    await turn.append({ role: 'assistant' }, { role: 'toolResult' });
+    const calls: ToolCall[] = turn.openCalls;
+    const ends: TurnResult[] = [await turn.finish(), await turn.finish({ outcome: 'error', error: 'x' }), await turn.cancel()];
+    const cut: { unanswered: ToolCall[]; pendingApprovals: string[] } | undefined = session.interrupted;
+    ends.push(await session.abandon());
+    await session.abort();
+    await session.flush();
+    await session.setTitle('x');
+    await session.setPinned(true);
+    const more: boolean = await session.markRead(1);
+    const titles: string[] = session.titleInputs();
+    session.subscribe((event: SessionEvent) => {
+        switch (event.type) {
+            case 'turn-start': return void (event.userTurn satisfies number);
+            case 'message': return void (event.message satisfies Message);
+            case 'update': return void (event.message satisfies Message);
+            case 'turn-end': return void (event.result satisfies TurnResult);
+            case 'save-failed': return void (event.error.code satisfies RunContextErrorCode);
+            case 'settings': case 'saved': return;
+        }
+    })();
+    const id: string = session.id;
+    await session.dispose();
+    await runtime.close();
+
+    const projected: { messages: Message[]; projection: ModelInputProjection; notices: Notice[] } =
+        rc.projectModelInput(messages, snapshots, { dialect: 'loop' });
+    const retained: SystemPromptCheckpoint[] = rc.diffSystemPrompt(checkpoints, [section], 1, 1);
+    const replayed: Section[] = rc.replaySystemPrompt(retained, 1);
+    const texts: string[] = [rc.renderSystemPrompt(replayed), rc.splitSystemPrompt('x')[0]!.content];
+    const parsed: { skill?: ParsedSkill; diagnostics: Diagnostic[] } = rc.parseSkill('x', '/x');
+    const fields: Record<string, FieldValue> = parsed.skill?.fields ?? {};
+    const mentions: { id: string; start: number; end: number }[] = rc.findSkillMentions('$x', [{ id: 'i', name: 'x', location: '/x' }]);
+    void [
+        version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
+        saveError, request, report, calls, cut, more, titles, id, projected, texts, fields, mentions,
+    ];
+}
+`;
+
+/** Must not compile, line by line. */
+const WRONG = `
+import { Runtime, Session, Turn, type SessionOptions, type TurnResult } from 'runcontext';
+declare const session: Session;
+declare const runtime: Runtime;
+declare const turn: Turn;
+declare const result: TurnResult;
+// @ts-expect-error a session is opened or created
+new Session();
+// @ts-expect-error a runtime is opened
+new Runtime();
+// @ts-expect-error no such preset
+void session.setPermissionPreset('full');
+// @ts-expect-error a preset is named, or null
+void session.setPermissionPreset();
+// @ts-expect-error messages are read-only
+session.messages.push({ role: 'user' });
+// @ts-expect-error messages cannot be replaced
+session.messages = [];
+// @ts-expect-error a message of a person
+void session.prompt({ role: 'assistant', content: 'x' });
+// @ts-expect-error a page has a limit
+void session.readMessages({});
+// @ts-expect-error an outcome of the host's
+void turn.finish({ outcome: 'cancelled' });
+// @ts-expect-error no such storage
+void Runtime.open({ storage: 'disk' });
+// @ts-expect-error no such option
+void runtime.createSession({ presets: [] });
+// @ts-expect-error no such outcome
+export const compare = result.outcome === 'failed';
+export const fine: SessionOptions = {};
+`;
+
+/** Every kind of value that is handed out, as the lists of its members. */
+const RUNNER = `
+import * as rc from 'runcontext';
+const seen = {};
+const keys = (value) => Object.keys(value).sort();
+const note = (type, value) => { (seen[type] ??= []).push(keys(value)); };
+let call = 0;
+const model = { async complete(request, { report }) {
+    note('ModelRequest', request); note('ToolDeclaration', request.tools[0]); note('RequestReport', report); note('ContextBudget', report.budget);
+    note('BudgetParts', report.budget.parts); note('Divergence', report.divergence); note('ModelInputProjection', report.projection);
+    for (const notice of report.notices) note('Notice', notice);
+    for (const expansion of report.projection.skillExpansions ?? []) { note('SkillExpansion', expansion); note('SkillSpan', expansion.skills[0]); }
+    if (call++ === 0) return { role: 'assistant', content: [{ type: 'toolCall', id: 'c', name: 'look', arguments: {} }] };
+    return { role: 'assistant', content: 'x', bad() {} };
+} };
+const tools = [{ name: 'look', description: 'x', parameters: {}, access: 'none', execute: () => 'x' }];
+const runtime = await rc.Runtime.open({ storage: 'memory', model, tools });
+note('StorageInfo', runtime.storageInfo);
+const skill = await runtime.skills.add({ content: '---\\nname: demo\\ndescription: y\\nodd: z\\n---\\nDo.', location: '/demo/SKILL.md' });
+note('SkillInfo', skill);
+for (const diagnostic of skill.diagnostics) note('Diagnostic', diagnostic);
+const session = await runtime.createSession({ sections: [{ name: 'a', content: 'b' }], projectInstructions: [{ path: 'a', content: 'b' }], model: { provider: 'p', id: 'm', contextWindow: 5, maxTokens: 1 } });
+note('SessionState', session.state);
+const result = await session.prompt('$demo $nobody');
+note('TurnResult', result);
+await session.setTitle('x');
+note('SessionState', session.state); note('SessionHeader', session.header); note('ModelRef', session.header.model);
+note('Section', session.header.sections[0]); note('InstructionFile', session.header.projectInstructions[0]); note('SkillLoad', session.state.skillLoads[0]);
+const [snapshot] = session.getRuntimeContexts();
+note('RuntimeContextSnapshot', snapshot); note('LoadedSkill', snapshot.skills[0]);
+note('SystemPromptCheckpoint', session.getSystemPromptCheckpoints()[0]); note('SessionInfo', (await runtime.listSessions())[0]);
+note('ModelInputProjection', session.modelInputProjection);
+const turn = await session.begin('x');
+await turn.request(); await turn.dispatched();
+await turn.append({ role: 'assistant', content: [{ type: 'toolCall', id: 'c', name: 'look', arguments: {} }] });
+note('ToolCall', turn.openCalls[0]);
+note('TurnResult', await turn.finish({ outcome: 'error', error: 'x' }));
+note('ParsedSkill', rc.parseSkill('---\\nname: demo\\ndescription: y\\n---\\nDo.').skill);
+process.stdout.write('\\n' + JSON.stringify(seen));
+`;
+
+const SETTINGS = {
+    compilerOptions: {
+        strict: true, noEmit: true, skipLibCheck: false, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noUnusedLocals: true,
+        target: 'ES2022', module: 'NodeNext', moduleResolution: 'NodeNext', lib: ['ES2022', 'DOM'], types: [],
+    },
+    include: ['*.ts'],
+};
+
+let project, declarations;
+before(async () => {
+    project = await installed({ 'consumer.ts': CONSUMER, 'wrong.ts': WRONG, 'runner.mjs': RUNNER });
+    await writeFile(path.join(project.folder, 'tsconfig.json'), JSON.stringify(SETTINGS));
+    declarations = await readFile(path.join(project.folder, 'node_modules/runcontext/index.d.ts'), 'utf8');
+});
+after(() => project?.remove());
+
+/** Without comments. */
+const code = () => declarations.replace(/\/\*[\s\S]*?\*\//g, '');
+
+test('a strict consumer of every method and type compiles, and misuse does not', async () => {
+    await project.tsc('-p', '.');
+});
+
+test('the consumer leaves out no export, no method and no type', () => {
+    const names = [...code().matchAll(/^export (?:abstract )?(?:class|function|const|interface|type) (\w+)/gm)].map((found) => found[1]);
+    assert.ok(names.length > 60, `only ${names.length} names`);
+    const used = (name) => new RegExp(`\\b${name}\\b`).test(CONSUMER);
+    assert.deepEqual(names.filter((name) => !used(name)), []);
+    const classes = [...code().matchAll(/^export class (\w+)[^{]*\{([\s\S]*?)^\}/gm)].filter(([, name]) => name !== 'RunContextError');
+    assert.deepEqual(classes.map(([, name]) => name), ['Runtime', 'Session', 'SkillCatalog', 'Turn']);
+    for (const [, name, body] of classes) {
+        const members = [...body.matchAll(/^ {4}(?:static |readonly )*(\w+)[(:]/gm)].map((found) => found[1]);
+        assert.ok(members.length >= 3, `${name}: ${members}`);
+        assert.deepEqual(members.filter((member) => member !== 'constructor' && !new RegExp(`\\.${member}\\b`).test(CONSUMER)), [], name);
+    }
+});
+
+test('the prototypes have what the types name, and nothing else that shows', async () => {
+    const output = await project.node('--input-type=module', '--eval', `
+        import * as rc from 'runcontext';
+        const shown = {};
+        for (const name of ['Runtime', 'Session', 'SkillCatalog', 'Turn']) {
+            shown[name] = [...Object.getOwnPropertyNames(rc[name].prototype), ...Object.keys(rc[name])].sort();
+        }
+        process.stdout.write('\\n' + JSON.stringify([shown, Object.keys(rc).sort()]));
+    `);
+    const [shown, exported] = JSON.parse(output.split('\n').at(-1));
+    for (const [, name, body] of code().matchAll(/^export class (\w+)[^{]*\{([\s\S]*?)^\}/gm)) {
+        if (name === 'RunContextError') continue;
+        const members = [...body.matchAll(/^ {4}(?:readonly )*(\w+)[(:]/gm)].map((found) => found[1]);
+        assert.deepEqual(shown[name].filter((member) => member !== 'free' && !member.startsWith('__')), [...new Set([...members, 'constructor'])].sort(), name);
+    }
+    const values = [...code().matchAll(/^export (?:class|function|const) (\w+)/gm)].map((found) => found[1]);
+    assert.deepEqual(exported, values.sort());
+});
+
+test('what is handed out has exactly the members that its type names', async () => {
+    const seen = JSON.parse((await project.node('runner.mjs')).split('\n').at(-1));
+    const interfaces = new Map([...code().matchAll(/^export interface (\w+)[^{]*\{([\s\S]*?)^\}/gm)].map(([, name, body]) => [
+        name, [...body.matchAll(/^ {4}(\w+)(\??)[:(]/gm)].map(([, member, optional]) => ({ member, optional: optional === '?' })),
+    ]));
+    assert.ok(Object.keys(seen).length >= 24, Object.keys(seen).join(' '));
+    for (const [type, values] of Object.entries(seen)) {
+        const members = interfaces.get(type);
+        assert.ok(members, `there is no interface ${type}`);
+        for (const keys of values) {
+            const known = members.map(({ member }) => member);
+            assert.deepEqual(keys.filter((key) => !known.includes(key)), [], `${type} has more`);
+            const needed = members.filter(({ optional }) => !optional).map(({ member }) => member);
+            assert.deepEqual(needed.filter((member) => !keys.includes(member)), [], `${type} lacks`);
+        }
+    }
+});
+
+test('the codes of the types are the codes of the contract', () => {
+    const [, listed] = /export type RunContextErrorCode =([^;]*);/.exec(code());
+    const codes = [...listed.matchAll(/'(\w+)'/g)].map((found) => found[1]);
+    assert.deepEqual(codes, [
+        'not_initialized', 'module_failed', 'invalid_argument', 'not_found', 'session_busy', 'session_interrupted', 'pending_approvals', 'pending_save',
+        'disposed', 'aborted', 'budget_exceeded', 'message_not_storable', 'dialect_mismatch', 'skill_unavailable', 'skill_invalid', 'conflict',
+        'storage_blocked', 'storage_quota', 'storage_lost', 'storage_schema_newer', 'storage_failed', 'nothing_to_compact', 'approval_not_found',
+        'approval_changed', 'tool_not_gated', 'group_protected', 'group_in_use', 'rule_conflict', 'import_invalid', 'unauthorized', 'host_failed', 'model_failed',
+    ]);
+});

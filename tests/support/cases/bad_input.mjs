@@ -1,0 +1,606 @@
+// Bad input ends in a typed error and changes nothing: every parameter of every method gets every piece of junk. What is
+// accepted is listed, so that nothing is accepted by accident.
+
+import { faultOf, fail, fails, ok, same } from './check.mjs';
+import { hostile, values } from './junk.mjs';
+import { assistant, calling, outcome, rc, resultOf, scripted, skillFile, toText } from './kit.mjs';
+import { world } from './world.mjs';
+
+const NONE = ['undefined', 'null'];
+const TEXTS = ['empty text', 'text'];
+const FLAGS = ['true', 'false'];
+/** Objects that hold no option of ours, or one that is never looked at. */
+const RECORDS = [
+    'empty object', 'instance', 'without prototype', 'cyclic', 'more than 32 MiB', 'member that is a function',
+    'member that is a bigint', 'member that is not a number', 'member that is a map', 'own __proto__',
+    'a getter that throws a RangeError',
+];
+/** Objects that are copied whole, and hold no option of ours. */
+const PLAIN_RECORDS = ['empty object', 'without prototype', 'own __proto__'];
+/** What a tool's declaration may hold as JSON Schema: any plain data but nothing at all. */
+const PLAIN = [
+    '0', ...FLAGS, '-1', '1.5', '2 ** 32', ...TEXTS, ...PLAIN_RECORDS, 'empty list', 'list of null', 'list of a list', 'list of texts',
+];
+const FUNCTIONS = ['function', 'class'];
+const file = () => skillFile('demo', 'Do.');
+
+/** Each parameter: how it gets a value, and what it accepts. `threw` says that the call is no promise. */
+const PARAMETERS = {
+    'Runtime.open': [(at, value) => rc.Runtime.open(value), [...NONE, ...RECORDS]],
+    'Runtime.open storage': [(at, value) => rc.Runtime.open({ storage: value }), NONE],
+    createSession: [(at, value) => at.runtime.createSession(value), [...NONE, ...PLAIN_RECORDS]],
+    openSession: [(at, value) => at.runtime.openSession(value), []],
+    continueRecent: [(at, value) => at.runtime.continueRecent(value), [...NONE, ...TEXTS]],
+    listSessions: [(at, value) => at.runtime.listSessions(value), [...NONE, ...PLAIN_RECORDS]],
+    'listSessions cwd': [(at, value) => at.runtime.listSessions({ cwd: value }), [...NONE, ...TEXTS]],
+    'listSessions limit': [(at, value) => at.runtime.listSessions({ limit: value }), NONE],
+    'listSessions before': [(at, value) => at.runtime.listSessions({ before: value }), NONE],
+    deleteSession: [(at, value) => at.runtime.deleteSession(value), []],
+    'runtime.subscribe': [(at, value) => at.runtime.subscribe(value), FUNCTIONS, 'threw'],
+    'skills.add': [(at, value) => at.runtime.skills.add(value), []],
+    'skills.add content': [(at, value) => at.runtime.skills.add({ content: value, location: '/l' }), []],
+    'skills.add location': [(at, value) => at.runtime.skills.add({ content: file(), location: value }), ['text']],
+    'skills.add scope': [(at, value) => at.runtime.skills.add({ content: file(), location: '/l', scope: value }), [...NONE, 'text']],
+    'skills.remove': [(at, value) => at.runtime.skills.remove(value), []],
+    readMessages: [(at, value) => at.session.readMessages(value), []],
+    'readMessages limit': [(at, value) => at.session.readMessages({ limit: value }), []],
+    'readMessages before': [(at, value) => at.session.readMessages({ limit: 1, before: value }), ['0', ...NONE]],
+    configure: [(at, value) => at.session.configure(value), PLAIN_RECORDS],
+    'configure model': [(at, value) => at.session.configure({ model: value }), NONE],
+    'configure systemPrompt': [(at, value) => at.session.configure({ systemPrompt: value }), [...NONE, ...TEXTS]],
+    'configure sections': [(at, value) => at.session.configure({ sections: value }), [...NONE, 'empty list']],
+    setPermissionPreset: [(at, value) => at.session.setPermissionPreset(value), ['null']],
+    systemPromptAt: [(at, value) => at.session.systemPromptAt(value), [], 'threw'],
+    prompt: [(at, value) => at.session.prompt(value), [...TEXTS, 'half a pair', 'empty list']],
+    'prompt options': [(at, value) => at.session.prompt('x', value), [...NONE, ...RECORDS]],
+    'prompt skills': [(at, value) => at.session.prompt('x', { skills: value }), [...NONE, 'empty list']],
+    'prompt mentions': [(at, value) => at.session.prompt('x', { mentions: value }), [...NONE, ...FLAGS]],
+    'prompt signal': [(at, value) => at.session.prompt('x', { signal: value }), NONE],
+    begin: [async (at, value) => (await at.session.begin(value)).cancel(), [...TEXTS, 'half a pair', 'empty list']],
+    'begin options': [async (at, value) => (await at.session.begin('x', value)).cancel(), [...NONE, ...RECORDS]],
+    setTitle: [(at, value) => at.session.setTitle(value), TEXTS],
+    setPinned: [(at, value) => at.session.setPinned(value), FLAGS],
+    markRead: [(at, value) => at.session.markRead(value), ['0']],
+    'session.subscribe': [(at, value) => at.session.subscribe(value), FUNCTIONS, 'threw'],
+    projectModelInput: [(at, value) => rc.projectModelInput(value, []), ['empty list'], 'threw'],
+    'projectModelInput snapshots': [(at, value) => rc.projectModelInput([], value), ['empty list'], 'threw'],
+    'projectModelInput options': [(at, value) => rc.projectModelInput([], [], value), [...NONE, ...PLAIN_RECORDS], 'threw'],
+    'diffSystemPrompt retained': [(at, value) => rc.diffSystemPrompt(value, [], 1, 1), ['empty list'], 'threw'],
+    'diffSystemPrompt sections': [(at, value) => rc.diffSystemPrompt([], value, 1, 1), ['empty list'], 'threw'],
+    'diffSystemPrompt messageCount': [(at, value) => rc.diffSystemPrompt([], [], value, 1), [], 'threw'],
+    'diffSystemPrompt timestamp': [(at, value) => rc.diffSystemPrompt([], [], 1, value), ['0', '2 ** 32'], 'threw'],
+    replaySystemPrompt: [(at, value) => rc.replaySystemPrompt(value, 1), ['empty list'], 'threw'],
+    'replaySystemPrompt messageCount': [(at, value) => rc.replaySystemPrompt([], value), ['0'], 'threw'],
+    renderSystemPrompt: [(at, value) => rc.renderSystemPrompt(value), ['empty list'], 'threw'],
+    splitSystemPrompt: [(at, value) => rc.splitSystemPrompt(value), TEXTS, 'threw'],
+    parseSkill: [(at, value) => rc.parseSkill(value), [...TEXTS, 'bytes'], 'threw'],
+    'parseSkill location': [(at, value) => rc.parseSkill('x', value), [...NONE, ...TEXTS], 'threw'],
+    'findSkillMentions text': [(at, value) => rc.findSkillMentions(value, []), [...TEXTS, 'half a pair'], 'threw'],
+    'findSkillMentions skills': [(at, value) => rc.findSkillMentions('$a', value), ['empty list'], 'threw'],
+};
+
+const SESSION_OPTIONS = {
+    id: [...NONE, 'text'], cwd: [...NONE, ...TEXTS], dialect: NONE, permissionPreset: NONE, agentId: [...NONE, ...TEXTS],
+    source: [...NONE, ...TEXTS], headless: [...NONE, ...FLAGS], systemPrompt: [...NONE, ...TEXTS],
+    projectInstructions: [...NONE, 'empty list'], sections: [...NONE, 'empty list'], model: NONE,
+    runContext: NONE, projectId: NONE, ticketId: NONE,
+};
+for (const [name, accepted] of Object.entries(SESSION_OPTIONS)) {
+    PARAMETERS[`createSession ${name}`] = [(at, value) => at.runtime.createSession({ [name]: value }), accepted];
+}
+const RUNTIME_OPTIONS = {
+    // An object or a function may be a host without `cwd`.
+    host: [
+        ...NONE, ...RECORDS, ...FUNCTIONS, 'text object', 'number object', 'empty list', 'list of null', 'list of a list',
+        'list of texts', 'map', 'set', 'date', 'expression', 'error', 'promise', 'bytes', 'other bytes', 'buffer', 'cyclic list',
+        '129 levels', '100,000 levels', 'with holes', 'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes', 'a getter that throws',
+    ],
+    tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
+};
+for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
+    PARAMETERS[`Runtime.open ${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', [name]: value }), accepted];
+}
+const TOOL = {
+    name: ['text'], access: NONE, paths: [
+        ...NONE, 'empty list', 'list of null', 'list of a list', 'list of texts', 'cyclic list', '129 levels', '100,000 levels', 'with holes',
+        'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes',
+    ],
+    description: [...NONE, ...TEXTS], parameters: [...NONE, ...PLAIN], execute: [...NONE, ...FUNCTIONS],
+};
+for (const [name, accepted] of Object.entries(TOOL)) {
+    PARAMETERS[`Runtime.open tools[0].${name}`] = [
+        (at, value) => rc.Runtime.open({ storage: 'memory', tools: [{ name: 't', [name]: value }] }), accepted,
+    ];
+}
+
+export const cases = {};
+
+const groups = new Map();
+for (const name of Object.keys(PARAMETERS)) {
+    const method = name.split(/ |\[/)[0];
+    const group = ['Runtime.open', 'createSession', 'prompt', 'begin'].includes(method)
+        ? method
+        : PARAMETERS[name][2] === 'threw' ? 'calls that answer at once' : 'the other methods';
+    groups.set(group, [...(groups.get(group) ?? []), name]);
+}
+
+for (const [group, names] of groups) {
+    cases[`${group}: every parameter refuses junk with a typed error, and nothing changes`] = async () => {
+        const at = await world();
+        const opened = [];
+        let before = await at.stored();
+        for (const name of names) {
+            const [call, accepts, how = 'rejected'] = PARAMETERS[name];
+            const accepted = [];
+            for (const [label, make] of Object.entries(values)) {
+                const found = await outcome(() => call(at, make()));
+                const error = found[how];
+                if (error) {
+                    const fault = faultOf(error) ?? (error.code === 'module_failed' ? 'the module failed' : undefined);
+                    if (fault) fail(`${name}: ${label}: ${fault}`);
+                    continue;
+                }
+                if (!('gave' in found)) fail(`${name}: ${label}: it should have ${how}: ${toText(found)}`);
+                accepted.push(label);
+                if (found.gave instanceof rc.Runtime) opened.push(found.gave);
+            }
+            same(accepted.sort(), [...accepts].sort(), `${name} accepted`);
+            // What was accepted may have changed something: once more, without it.
+            if (accepted.length > 0) before = await at.stored();
+            for (const [label, make] of Object.entries(values)) {
+                if (accepted.length > 0 && !accepts.includes(label)) await outcome(() => call(at, make()));
+            }
+            same(await at.stored(), before, name);
+            same(at.session.state.isRunning, false, name);
+        }
+        for (const runtime of opened) await runtime.close();
+        // The session and the module are as good as before.
+        await at.session.setPermissionPreset('workspace-write');
+        same((await at.session.prompt('Hello')).outcome, 'success');
+        await at.close();
+    };
+}
+
+// ---- messages ----------------------------------------------------------------------------------------------------------------
+
+const nested = (levels) => {
+    let value = {};
+    for (let level = 1; level < levels; level++) value = { a: value };
+    return value;
+};
+
+/** A message that cannot be stored: where, and a word of why. */
+const UNSTORABLE = {
+    'a function': [{ role: 'user', content: [{ type: 'text', then() {} }] }, 'content.content[0].then', /function/],
+    'a symbol': [{ role: 'user', content: 'x', 'a b': Symbol('x') }, 'content["a b"]', /symbol/],
+    'a bigint': [{ role: 'user', content: 'x', big: 1n }, 'content.big', /bigint/],
+    NaN: [{ role: 'user', content: 'x', n: NaN }, 'content.n', /NaN/],
+    Infinity: [{ role: 'user', content: 'x', n: [-Infinity] }, 'content.n[0]', /-Infinity/],
+    'a Map': [{ role: 'user', content: [new Map()] }, 'content.content[0]', /Map/],
+    'a Set': [{ role: 'user', content: new Set() }, 'content.content', /Set/],
+    'a Date': [{ role: 'user', content: 'x', at: new Date(0) }, 'content.at', /Date/],
+    'a RegExp': [{ role: 'user', content: 'x', at: /x/ }, 'content.at', /RegExp/],
+    'an Error': [{ role: 'user', content: 'x', at: new TypeError('x') }, 'content.at', /TypeError/],
+    'an instance of a class': [new (class Message {
+        role = 'user';
+    })(), 'content', /Message/],
+    'an instance of a class without a name': [new (class {
+        role = 'user';
+    })(), 'content', /special object/],
+    'other typed arrays': [[{ type: 'image', data: new Float64Array(1) }], 'content[0].data', /Float64Array/],
+    'an ArrayBuffer': [[{ type: 'image', data: new ArrayBuffer(1) }], 'content[0].data', /ArrayBuffer/],
+    'a hole': [[, { type: 'text' }], 'content[0]', /undefined/],
+    'undefined in a list': [[{ type: 'text' }, undefined], 'content[1]', /undefined/],
+    undefined: [undefined, 'content', /undefined/],
+    '129 levels': [{ role: 'user', content: [{ deep: nested(126) }] }, `content.content[0].deep${'.a'.repeat(125)}`, /deeper than 128/],
+    'what only looks like bytes': [[{ data: Object.create(Uint8Array.prototype) }], 'content[0].data', /Uint8Array|cannot be read/],
+};
+cases['a message that cannot be stored is message_not_storable, and names the place'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    for (const [what, [message, path, why]] of Object.entries(UNSTORABLE)) {
+        for (const work of [() => at.session.prompt(message), () => at.session.begin(message)]) {
+            const error = await fails(work, 'message_not_storable');
+            same(error.data, { path }, what);
+            ok(error.message.startsWith(`\`${path}\` `) && why.test(error.message), `${what}: ${error.message}`);
+        }
+    }
+    same(await at.stored(), before);
+    await at.close();
+};
+
+cases['cycles are found wherever they close, and what is only there twice is no cycle'] = async () => {
+    const at = await world();
+    const self = { role: 'user', content: 'x' };
+    self.self = self;
+    const list = [];
+    list.push({ type: 'text', list });
+    const twins = { shared: true };
+    for (const [message, path] of [[self, 'content.self'], [list, 'content[0].list']]) {
+        const error = await fails(() => at.session.prompt(message), 'message_not_storable');
+        same(error.data, { path });
+    }
+    same((await at.session.prompt([{ one: twins, two: twins, list: [twins, twins] }])).outcome, 'success');
+    await at.close();
+};
+
+cases['128 levels and 32 MiB are the end, and what is just below goes through'] = async () => {
+    const at = await world({ model: { complete: async () => assistant('Done.') } });
+    same((await at.session.prompt({ role: 'user', content: [{ deep: nested(125) }] })).outcome, 'success');
+    const MiB = 1024 * 1024;
+    const almost = { role: 'user', content: [{ type: 'image', data: new Uint8Array(32 * MiB - 200) }] };
+    same((await at.session.prompt(almost)).outcome, 'success');
+    same(at.session.messages.at(-2).content[0].data.length, 32 * MiB - 200);
+    for (const [message, path] of [
+        ['x'.repeat(32 * MiB), 'content'],
+        [[{ type: 'text', text: 'x'.repeat(16 * MiB) }, { type: 'text', text: 'x'.repeat(16 * MiB) }], 'content[1].text'],
+        [[{ type: 'image', data: new Uint8Array(32 * MiB) }], 'content[0].data'],
+        [{ role: 'user', content: 'x', many: Array(5 * MiB).fill(0) }, undefined],
+    ]) {
+        const error = await fails(() => at.session.prompt(message), 'message_not_storable');
+        ok(/32 MiB/.test(error.message), error.message);
+        if (path) same(error.data, { path });
+    }
+    same(at.session.state.messageCount, 4);
+    await at.close();
+};
+
+cases['a message with something inside that throws is refused with a typed error'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    for (const [what, make] of Object.entries(hostile)) {
+        for (const message of [make(), { role: 'user', content: [make()] }, [{ type: 'text', text: make() }]]) {
+            const error = await fails(() => at.session.prompt(message), 'message_not_storable');
+            ok(/cannot be read/.test(error.message), `${what}: ${error.message}`);
+        }
+    }
+    same(await at.stored(), before);
+    await at.close();
+};
+
+cases['a message that is none is invalid_argument'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    for (const message of [
+        {}, { content: 'x' }, { role: 'assistant', content: 'x' }, { role: 'system', content: 'x' }, { role: 1, content: 'x' },
+        { role: null, content: 'x' }, { role: 'USER', content: 'x' }, { role: '\ud83d', content: 'x' }, { role: 'user' },
+        { role: 'user', content: null }, { role: 'user', content: 5 }, { role: 'user', content: {} }, { role: 'user', content: [null] },
+        { role: 'user', content: ['text'] }, { role: 'user', content: [['x']] }, { role: 'user', content: new Uint8Array(1) },
+        { role: 'user', content: 'x', timestamp: 'now' }, { role: 'user', content: 'x', timestamp: [] },
+        { role: 'toolResult', toolCallId: 'c', content: [] }, ['text'], [1], new Uint8Array(1), 5, true, null,
+    ]) {
+        await fails(() => at.session.prompt(message), 'invalid_argument');
+        await fails(() => at.session.begin(message), 'invalid_argument');
+    }
+    same(await at.stored(), before);
+    await at.close();
+};
+
+cases['what a turn does not take is refused, the whole batch with it, and the turn goes on'] = async () => {
+    const at = await world({ strict: false });
+    const { session } = at;
+    const early = await session.begin('Hello');
+    await fails(() => early.dispatched(), 'invalid_argument');
+    await fails(() => early.append(assistant('Hi')), 'invalid_argument');
+    await early.request();
+    await fails(() => early.append(assistant('Hi')), 'invalid_argument');
+    await early.dispatched();
+    const before = await at.stored();
+    const call = calling(['c1', 'look']);
+    for (const [code, ...batch] of [
+        ['invalid_argument', null], ['invalid_argument', 'text'], ['invalid_argument', {}], ['invalid_argument', []], ['invalid_argument', 5],
+        ['invalid_argument', { role: 'user', content: 'x' }], ['invalid_argument', { role: 'system', content: 'x' }],
+        ['invalid_argument', { role: 'toolResult', content: [] }], ['invalid_argument', resultOf('c1', 'look', 'x')],
+        ['invalid_argument', call, resultOf('c2', 'look', 'x')], ['invalid_argument', call, resultOf('c1', 'look', 'x'), resultOf('c1', 'look', 'x')],
+        ['invalid_argument', assistant('Hi'), { role: 'user', content: 'x' }], ['invalid_argument', assistant('Hi'), undefined],
+    ]) {
+        await fails(() => early.append(...batch), code);
+    }
+    same(await at.stored(), before);
+    await early.append();
+    same(await at.stored(), before);
+    await early.append(call);
+    await fails(() => early.request(), 'invalid_argument');
+    await early.append(resultOf('c1', 'look', 'seen'), assistant('Done.'));
+    for (const outcome of [{}, { outcome: 'cancelled' }, { outcome: null }, { outcome: 'error', error: 5 }, [], 'error', new Map()]) {
+        await fails(() => early.finish(outcome), 'invalid_argument');
+    }
+    same(await early.finish(), Object.freeze({ outcome: 'success', saved: true }));
+    for (const work of [() => early.request(), () => early.dispatched(), () => early.append(call), () => early.finish(), () => early.cancel()]) {
+        await fails(work, 'invalid_argument');
+    }
+    same(early.openCalls, Object.freeze([]));
+    same(session.messages.map((message) => message.role), ['user', 'assistant', 'toolResult', 'assistant']);
+    await at.close();
+};
+
+cases['a result of a call that was not allowed is tool_not_gated, unless it is an error or the runtime is not strict'] = async () => {
+    const at = await world({ tools: [{ name: 'free', access: 'none' }, { name: 'writes', access: 'write' }] });
+    const turn = await at.session.begin('Hello');
+    await turn.request();
+    await turn.dispatched();
+    await turn.append(calling(['c1', 'free'], ['c2', 'writes'], ['c3', 'unknown']));
+    const before = await at.stored();
+    for (const [id, name] of [['c2', 'writes'], ['c3', 'unknown']]) {
+        const error = await fails(() => turn.append(resultOf(id, name, 'done')), 'tool_not_gated');
+        same(error.data, { toolCallId: id, toolName: name });
+    }
+    await fails(() => turn.append(resultOf('c1', 'free', 'done'), resultOf('c2', 'writes', 'done')), 'tool_not_gated');
+    same(await at.stored(), before);
+    await turn.append(resultOf('c1', 'free', 'done'), resultOf('c2', 'writes', 'no', { isError: true }), resultOf('c3', 'unknown', 'no', { isError: true }));
+    same((await turn.finish()).outcome, 'success');
+    await at.close();
+};
+
+// ---- options, metadata and files ---------------------------------------------------------------------------------------------------
+
+cases['half of a surrogate pair in options, metadata and files is invalid_argument, and names the field'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    const half = 'a\ud83d';
+    for (const [work, field, how] of [
+        [() => at.runtime.createSession({ systemPrompt: half }), 'options.systemPrompt'],
+        [() => at.runtime.createSession({ cwd: half }), 'options.cwd'],
+        [() => at.runtime.createSession({ sections: [{ name: 'a', content: half }] }), 'options.sections[0].content'],
+        [() => at.runtime.createSession({ [half]: 1 }), 'options["a\\ud83d"]'],
+        [() => at.runtime.openSession(half), 'id'],
+        [() => at.runtime.skills.add({ content: half, location: '/l' }), 'skill.content'],
+        [() => at.runtime.skills.add({ content: file(), location: half }), 'skill.location'],
+        [() => at.session.setTitle(half), 'title'],
+        [() => at.session.prompt('x', { skills: [half] }), 'options.skills[0]'],
+        [() => at.session.configure({ systemPrompt: half }), 'change.systemPrompt'],
+        [() => rc.Runtime.open({ storage: 'memory', tools: [{ name: half }] }), 'options.tools[0].name'],
+        [() => rc.Runtime.open({ storage: 'memory', tools: [{ name: 't', parameters: { a: [half] } }] }), 'options.tools[0].parameters.a[0]'],
+        [() => rc.Runtime.open({ storage: { kind: 'indexeddb', name: half } }), 'options.storage.name'],
+        [() => rc.renderSystemPrompt([{ name: 'a', content: half }]), 'sections[0].content', 'threw'],
+        [() => rc.parseSkill(half), 'content', 'threw'],
+        [() => rc.projectModelInput([], [{ userTurn: 0, content: half, timestamp: 0 }]), 'snapshots[0].content', 'threw'],
+    ]) {
+        const error = await fails(work, 'invalid_argument', how);
+        same(error.data.field, field, error.message);
+    }
+    same(await at.stored(), before);
+    await at.close();
+};
+
+cases['sections with a reserved, bad or repeated name are invalid_argument'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    for (const name of [
+        'preamble', 'project_instructions', 'skills', 'skill', 'cwd', 'run_context', 'permissions', '', 'A', 'a b', '1a', '_a', 'ä', 'a.b',
+        '<a>', 'a\n', '__proto__', 'toString',
+    ]) {
+        const sections = [{ name, content: 'x' }];
+        await fails(() => at.runtime.createSession({ sections }), 'invalid_argument');
+        await fails(() => at.session.configure({ sections }), 'invalid_argument');
+    }
+    const twice = [{ name: 'a', content: 'x' }, { name: 'a', content: 'y' }];
+    await fails(() => at.session.configure({ sections: twice }), 'invalid_argument');
+    await fails(() => rc.renderSystemPrompt(twice), 'invalid_argument', 'threw');
+    await fails(() => rc.renderSystemPrompt([{ name: 'skill', content: 'x' }]), 'invalid_argument', 'threw');
+    same(await at.stored(), before);
+    await at.close();
+};
+
+cases['presets, dialects and ids that do not exist are refused, and known ones in another spelling too'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    for (const preset of ['full', 'READ-ONLY', 'read_only', '', 'read-only ', 1, {}, ['read-only']]) {
+        await fails(() => at.session.setPermissionPreset(preset), 'invalid_argument');
+        await fails(() => at.runtime.createSession({ permissionPreset: preset }), 'invalid_argument');
+    }
+    await fails(() => at.session.setPermissionPreset(), 'invalid_argument');
+    for (const dialect of ['openai', 'LOOP', '']) await fails(() => at.runtime.createSession({ dialect }), 'invalid_argument');
+    for (const id of ['', 'a b', 'ä', 'a/b', '..', 'x'.repeat(129), '\u0000', 'a\n']) {
+        await fails(() => at.runtime.createSession({ id }), 'invalid_argument');
+    }
+    await fails(() => at.runtime.createSession({ id: 's' }), 'conflict');
+    await fails(() => at.runtime.openSession('nobody'), 'not_found');
+    await fails(() => at.runtime.deleteSession('nobody'), 'not_found');
+    await fails(() => at.runtime.skills.remove('nobody'), 'not_found');
+    await fails(() => at.session.prompt('x', { skills: ['nobody'] }), 'skill_unavailable');
+    same(await at.stored(), before);
+    await (await at.runtime.createSession({ id: 'x'.repeat(128) })).dispose();
+    await at.close();
+};
+
+cases['a SKILL.md that is none is skill_invalid, says why, and is not kept'] = async () => {
+    const at = await world();
+    const before = await at.stored();
+    for (const content of [
+        'No frontmatter.', '', '---\nname: a\n', '---\nname: a\n---\nNo description.', '---\n- a\n---\n', '---\nname: [\n---\n', new Uint8Array([0xff, 0xfe]), new TextEncoder().encode('No frontmatter.'),
+    ]) {
+        const error = await fails(() => at.runtime.skills.add({ content, location: '/bad/SKILL.md' }), 'skill_invalid');
+        ok(error.message.length > 20, error.message);
+    }
+    for (const skill of [{}, { content: file() }, { location: '/l' }, { content: file(), location: ' ' }, { content: file(), location: '/l', scope: 'a:b' }]) {
+        await fails(() => at.runtime.skills.add(skill), 'invalid_argument');
+    }
+    same(await at.stored(), before);
+    same(at.runtime.skills.list().length, 1);
+    await at.close();
+};
+
+const SNAPSHOT = { userTurn: 0, content: 'x', timestamp: 1 };
+const LOADED = { id: 'i', name: 'n', path: 'p', content: 'c', revision: 'r' };
+const without = (object, name) => Object.fromEntries(Object.entries(object).filter(([key]) => key !== name));
+
+cases['malformed snapshots are invalid_argument, and name the field'] = async () => {
+    const messages = [{ role: 'user', content: 'Hi' }];
+    for (const [snapshot, field] of [
+        [null, ''], ['x', ''], [[], ''], [{}, '.userTurn'], [without(SNAPSHOT, 'userTurn'), '.userTurn'],
+        ...[-1, 1.5, '0', null, 2 ** 32].map((userTurn) => [{ ...SNAPSHOT, userTurn }, '.userTurn']),
+        ...['', ' \n', 5, null].map((content) => [{ ...SNAPSHOT, content }, '.content']),
+        ...[-1, 1.5, '0', null, 2 ** 53].map((timestamp) => [{ ...SNAPSHOT, timestamp }, '.timestamp']),
+        [{ ...SNAPSHOT, placement: 'system' }, '.placement'], [{ ...SNAPSHOT, placement: 1 }, '.placement'],
+        [{ ...SNAPSHOT, skills: {} }, '.skills'], [{ ...SNAPSHOT, skills: [null] }, '.skills[0]'],
+        ...Object.keys(LOADED).map((name) => [{ ...SNAPSHOT, skills: [LOADED, without(LOADED, name)] }, `.skills[1].${name}`]),
+        [{ ...SNAPSHOT, skills: [{ ...LOADED, revision: 5 }] }, '.skills[0].revision'],
+        [{ ...SNAPSHOT, skills: [{ ...LOADED, description: 5 }] }, '.skills[0].description'],
+    ]) {
+        const error = await fails(() => rc.projectModelInput(messages, [SNAPSHOT, snapshot]), 'invalid_argument', 'threw');
+        same(error.data.field, `snapshots[1]${field}`, error.message);
+    }
+    same(rc.projectModelInput(messages, [SNAPSHOT, { ...SNAPSHOT, skills: null, placement: null }]).messages.length, 3);
+};
+
+const CHECKPOINT = { messageCount: 2, timestamp: 1, sections: { a: 'b' } };
+
+cases['malformed checkpoints are invalid_argument, and name the field'] = async () => {
+    for (const [checkpoint, field] of [
+        [null, ''], ['x', ''], [{}, '.messageCount'], ...[0, -1, 1.5, '1', null, 1].map((messageCount) => [{ ...CHECKPOINT, messageCount }, '.messageCount']),
+        ...[-1, 1.5, '0', null].map((timestamp) => [{ ...CHECKPOINT, timestamp }, '.timestamp']),
+        ...[null, [], 'x', {}].map((sections) => [{ ...CHECKPOINT, sections }, '.sections']),
+        [{ ...CHECKPOINT, sections: { A: 'x' } }, '.sections.A'], [{ ...CHECKPOINT, sections: { skill: 'x' } }, '.sections.skill'],
+        [{ ...CHECKPOINT, sections: { a: 5 } }, '.sections.a'], [{ ...CHECKPOINT, sections: { a: ['x'] } }, '.sections.a'],
+        [{ ...CHECKPOINT, sections: JSON.parse('{"__proto__": "x"}') }, '.sections.__proto__'],
+    ]) {
+        for (const work of [
+            () => rc.replaySystemPrompt([CHECKPOINT, checkpoint], 5), () => rc.diffSystemPrompt([CHECKPOINT, checkpoint], [], 5, 5),
+        ]) {
+            const error = await fails(work, 'invalid_argument', 'threw');
+            ok(typeof error.data.field === 'string' && error.data.field.endsWith(`[1]${field}`), `${error.data.field}: ${error.message}`);
+        }
+    }
+    await fails(() => rc.diffSystemPrompt([CHECKPOINT], [], 1, 5), 'invalid_argument', 'threw');
+    await fails(() => rc.diffSystemPrompt([], [], 0, 5), 'invalid_argument', 'threw');
+};
+
+cases['systemPromptAt() out of range is invalid_argument'] = async () => {
+    const at = await world();
+    await fails(() => at.session.systemPromptAt(0), 'invalid_argument', 'threw');
+    await at.session.prompt('Hi');
+    ok(at.session.systemPromptAt(1).includes('<permissions>'), 'no permissions');
+    for (const index of [2, -1, 0.5, 2 ** 40]) await fails(() => at.session.systemPromptAt(index), 'invalid_argument', 'threw');
+    await at.close();
+};
+
+// ---- the world around ----------------------------------------------------------------------------------------------------------------
+
+cases['a clock that gives no time, throws or is far off is replaced, and every time can be shown'] = async () => {
+    for (const now of [
+        () => NaN, () => -1, () => Infinity, () => 1e300, () => 8.64e15 + 2, () => 'soon', () => undefined, () => new Date(5), () => 5n,
+        () => ({}), () => Symbol('now'), () => {
+            throw new Error('no clock');
+        }, () => {
+            throw new RangeError('no clock');
+        },
+    ]) {
+        const at = await world({ now });
+        const begun = Date.now();
+        await at.session.prompt('Hi $demo');
+        const { header } = at.session;
+        ok(Math.abs(Date.parse(header.updatedAt) - begun) < 60_000, header.updatedAt);
+        ok(Math.abs(at.session.messages[0].timestamp - begun) < 60_000, 'timestamp');
+        same((await at.runtime.listSessions())[0].updatedAt, Date.parse(header.updatedAt));
+        await at.close();
+    }
+    const at = await world({ now: () => 8.64e15 });
+    await at.session.prompt('Hi');
+    same(at.session.header.createdAt, '+275760-09-13T00:00:00.000Z');
+    await at.close();
+    const fraction = await world({ now: () => 5.9 });
+    await fraction.session.prompt('Hi');
+    same(fraction.session.messages[0].timestamp, 5);
+    await fraction.close();
+};
+
+/** Runs with members added to Object.prototype and Array.prototype, which every object of the page then has. */
+async function polluted(members, work) {
+    const added = [];
+    for (const [name, descriptor] of Object.entries(members)) {
+        Object.defineProperty(Object.prototype, name, { configurable: true, ...descriptor });
+        added.push(name);
+    }
+    try {
+        return await work();
+    } finally {
+        for (const name of added) delete Object.prototype[name];
+    }
+}
+
+cases['members added to Object.prototype, setters among them, reach neither messages nor options'] = async () => {
+    const at = await world();
+    const caught = [];
+    const trap = (name) => ({
+        get: () => undefined,
+        set(value) {
+            caught.push([name, value]);
+        },
+    });
+    const names = ['role', 'content', 'type', 'text', 'timestamp', 'outcome', 'messages', 'systemPrompt', 'toolCallId', 'isError'];
+    const members = Object.fromEntries(names.map((name) => [name, trap(name)]));
+    members.stray = { value: () => {}, enumerable: true };
+    members.inherited = { value: 'x', enumerable: true };
+    await polluted(members, async () => {
+        await at.session.prompt({ role: 'user', content: [{ type: 'text', text: 'Hi $demo' }] });
+        await at.session.configure({ systemPrompt: 'Be.' });
+        await at.runtime.createSession({ id: 'other' });
+    });
+    same(caught, []);
+    same(toText(at.session.messages), toText([
+        { role: 'user', content: [{ type: 'text', text: 'Hi $demo' }], timestamp: 1000 }, { role: 'assistant', content: 'Done.' },
+    ]));
+    same(Object.keys(at.session.messages[0]), ['role', 'content', 'timestamp']);
+    same(at.session.header.systemPrompt, 'Be.');
+    await at.close();
+};
+
+cases['a frozen Object.prototype is no hindrance, whatever members are called'] = async () => {
+    // What freezing does to assignments, without what cannot be undone.
+    const names = ['constructor', 'toString', 'valueOf', 'hasOwnProperty'];
+    const before = names.map((name) => Object.getOwnPropertyDescriptor(Object.prototype, name));
+    const message = { role: 'user', content: 'x' };
+    names.forEach((name) => Object.defineProperty(message, name, { value: name, enumerable: true }));
+    const at = await world();
+    names.forEach((name) => Object.defineProperty(Object.prototype, name, { writable: false }));
+    try {
+        await at.session.prompt(message);
+    } finally {
+        names.forEach((name, index) => Object.defineProperty(Object.prototype, name, before[index]));
+    }
+    same(names.map((name) => at.session.messages[0][name]), names);
+    await at.close();
+};
+
+cases['keys from JSON.parse that are called __proto__ stay data'] = async () => {
+    const at = await world();
+    await at.session.prompt(JSON.parse('{"role": "user", "content": [{"type": "text", "__proto__": {"text": "evil"}}]}'));
+    const [block] = at.session.messages[0].content;
+    ok(Object.hasOwn(block, '__proto__') && Object.getPrototypeOf(block) === Object.prototype, 'the prototype was set');
+    same(block.text, undefined);
+    await fails(() => at.session.prompt(JSON.parse('{"__proto__": {"role": "user", "content": "x"}}')), 'invalid_argument');
+    await at.runtime.createSession(JSON.parse('{"id": "p", "__proto__": {"systemPrompt": "evil"}}'));
+    same((await at.runtime.openSession('p')).header.systemPrompt, '');
+    await at.close();
+};
+
+cases['calls with the wrong `this`, and objects that were made by hand, end in a typed error'] = async () => {
+    for (const [type, names] of [
+        [rc.Session, ['prompt', 'dispose', 'setTitle']], [rc.Runtime, ['createSession', 'close']], [rc.Turn, ['request', 'append']],
+    ]) {
+        for (const name of names) {
+            for (const self of [{}, undefined, new type(), Object.create(type.prototype)]) {
+                const found = await outcome(() => type.prototype[name].call(self));
+                ok(found.threw || found.rejected, `${name} gave something`);
+            }
+        }
+    }
+    same(rc.renderSystemPrompt([]), '');
+};
+
+cases['a thousand places that cannot be stored become null, more refuse the message'] = async () => {
+    const many = (count) => ({ role: 'assistant', content: [], list: Array(count).fill(undefined) });
+    const at = await world({ model: scripted(many(1000), many(1001), { ...many(0), list: Object.assign([], { length: 2 ** 32 - 1 }) }) });
+    const first = await at.session.prompt('One');
+    same([first.outcome, first.degraded.length], ['success', 1000]);
+    same(first.degraded[999], Object.freeze({ messageIndex: 1, path: 'message.list[999]' }));
+    for (let round = 0; round < 2; round++) {
+        const begun = Date.now();
+        const result = await at.session.prompt('More');
+        same([result.outcome, result.saved, result.degraded], ['error', true, undefined]);
+        ok(/more than 1000/.test(result.error), result.error);
+        ok(Date.now() - begun < 5000, 'it took long');
+    }
+    await at.close();
+};

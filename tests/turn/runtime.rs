@@ -1,0 +1,231 @@
+//! The runtime around sessions: finding them, deleting them, skills that stay.
+
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use std::{cell::RefCell, rc::Rc};
+
+use runcontext::{
+    ErrorCode,
+    runtime::{PromptOptions, RuntimeEvent, Signal},
+    session::{NewSession, Outcome},
+    skills::SkillStatus,
+    storage::ListFilter,
+};
+use serde_json::json;
+
+use crate::{
+    expect::{HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, HAIKU_REVISION, Way, long_turn},
+    lab::{ID, Lab, Step, refused, says, waits},
+};
+
+fn named(id: &str, cwd: &str) -> NewSession {
+    NewSession {
+        id: Some(id.to_owned()),
+        cwd: Some(cwd.to_owned()),
+        ..NewSession::default()
+    }
+}
+
+#[test]
+fn the_session_that_was_used_last_is_continued() {
+    let lab = Lab::empty();
+    for (id, cwd, at) in [("a", "/w", 1.0), ("b", "/x", 2.0), ("c", "/w", 3.0)] {
+        lab.world.at(at);
+        lab.create_with(named(id, cwd));
+    }
+    let recent = |cwd: Option<&str>| {
+        let found = lab
+            .runtime
+            .continue_recent(cwd.map(str::to_owned), NewSession::default());
+        lab.run(found).unwrap().machine().id().to_owned()
+    };
+    assert_eq!(recent(None), "c");
+    assert_eq!(recent(Some("/x")), "b");
+    lab.world.at(4.0);
+    let first = lab.run(lab.runtime.open_session("a")).unwrap();
+    lab.run(first.set_title("t".to_owned())).unwrap();
+    assert_eq!(recent(Some("/w")), "a");
+    // Where there is none, one is made.
+    lab.world.at(5.0);
+    let made = recent(Some("/nowhere"));
+    assert!(!["a", "b", "c"].contains(&made.as_str()));
+    assert_eq!(recent(Some("/nowhere")), made);
+    let listed = lab.run(lab.runtime.list_sessions(ListFilter {
+        limit: 9,
+        ..ListFilter::default()
+    }));
+    let ids: Vec<String> = listed.unwrap().into_iter().map(|record| record.id).collect();
+    assert_eq!(ids, [made.as_str(), "a", "c", "b"]);
+}
+
+#[test]
+fn opening_a_session_twice_at_a_time_gives_one_object() {
+    let lab = Lab::empty();
+    lab.create().dispose().unwrap();
+    let released = Signal::default();
+    lab.storage.hold_reads(&released);
+    let mut first = waits(&lab.world, lab.runtime.open_session(ID));
+    let second = waits(&lab.world, lab.runtime.open_session(ID));
+    assert!(!first.go_on());
+    released.fire();
+    assert!(Rc::ptr_eq(&first.done().unwrap(), &second.done().unwrap()));
+}
+
+#[test]
+fn a_session_that_is_still_being_opened_when_the_runtime_closes_is_not_handed_out() {
+    let lab = Lab::empty();
+    lab.create().dispose().unwrap();
+    let released = Signal::default();
+    lab.storage.hold_reads(&released);
+    let open = waits(&lab.world, lab.runtime.open_session(ID));
+    lab.runtime.close().unwrap();
+    released.fire();
+    assert_eq!(refused(open.done()).code(), ErrorCode::Disposed);
+}
+
+#[test]
+fn sessions_of_one_runtime_run_side_by_side() {
+    let lab = Lab::empty();
+    let (one, two) = (lab.create(), lab.create_with(named("two", "/w")));
+    let (content, options) = (json!("hello"), PromptOptions::default());
+    lab.model.then(Step::silence()).answers(says("hi"));
+    let waiting = waits(&lab.world, one.prompt(&content, &options));
+    assert!(lab.prompt(&two, "hello").unwrap().saved);
+    drop(waits(&lab.world, two.abort()));
+    assert!(one.machine().is_running() && !two.machine().is_running());
+    drop(waits(&lab.world, one.abort()));
+    assert_eq!(waiting.done().unwrap().end.outcome, Outcome::Cancelled);
+    // One that is busy keeps all of them.
+    lab.model.then(Step::silence());
+    let waiting = waits(&lab.world, two.prompt(&content, &options));
+    assert_eq!(refused(lab.runtime.close()).code(), ErrorCode::SessionBusy);
+    assert!(!one.machine().is_disposed());
+    drop(waits(&lab.world, two.abort()));
+    waiting.done().unwrap();
+    lab.runtime.close().unwrap();
+    assert!(one.machine().is_disposed() && two.machine().is_disposed());
+}
+
+#[test]
+fn deleting_a_session_removes_all_of_it_and_lets_go_of_it() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let other = lab.create_with(named("two", "/w"));
+    let before = lab.stored();
+    lab.run(lab.runtime.delete_session(ID)).unwrap();
+    assert_eq!(refused(lab.prompt(&session, "hello")).code(), ErrorCode::Disposed);
+    assert_eq!(
+        refused(lab.run(lab.runtime.open_session(ID))).code(),
+        ErrorCode::NotFound
+    );
+    assert!(!other.machine().is_disposed());
+    // The id is free again, and nothing of the old one comes back.
+    let session = lab.create();
+    assert_eq!(lab.stored(), before);
+    long_turn(&lab, &session, Way::Prompt);
+    // One that is not open is deleted as well.
+    session.dispose().unwrap();
+    lab.run(lab.runtime.delete_session(ID)).unwrap();
+    let left = lab.stored();
+    assert!(
+        left.values()
+            .flat_map(|records| records.keys())
+            .all(|key| key.contains("two"))
+    );
+}
+
+#[test]
+fn a_turn_that_comes_to_a_session_deleted_elsewhere_is_pending_and_not_lost() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let other = Lab::on(lab.storage.memory.clone(), true);
+    other.run(other.runtime.delete_session(ID)).unwrap();
+    lab.model.answers(says("hi"));
+    let report = lab.prompt(&session, "hello").unwrap();
+    assert_eq!(report.save_error.unwrap().code(), ErrorCode::NotFound);
+    assert_eq!(session.machine().message_count(), 2);
+    assert!(lab.stored().is_empty());
+}
+
+#[test]
+fn skills_stay_and_are_replaced_and_removed() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let tell = told.clone();
+    let number = lab.runtime.subscribe(Rc::new(move |event: &RuntimeEvent| {
+        tell.borrow_mut().push(event.clone());
+        Ok(())
+    }));
+    let add = |content: &str, scope: &str| {
+        lab.run(lab.runtime.add_skill(content, HAIKU_LOCATION, scope))
+            .unwrap()
+    };
+    let added = add(HAIKU, "project");
+    assert_eq!(
+        (added.id.as_str(), added.revision.as_str()),
+        (HAIKU_ID, HAIKU_REVISION)
+    );
+    add(HAIKU, "personal");
+    assert_eq!(
+        refused(lab.run(lab.runtime.add_skill("nothing", "x", "project"))).code(),
+        ErrorCode::SkillInvalid
+    );
+    assert_eq!(told.borrow_mut().drain(..).count(), 2);
+
+    // A restart finds them, in their order, the personal one in the shadow.
+    let lab = Lab::on(lab.storage.memory.clone(), true);
+    let found: Vec<(String, SkillStatus)> = lab
+        .runtime
+        .skills()
+        .into_iter()
+        .map(|skill| (skill.id, skill.status))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (HAIKU_ID.to_owned(), SkillStatus::Active),
+            (format!("personal:{HAIKU_LOCATION}"), SkillStatus::Shadowed)
+        ]
+    );
+    drop(session);
+    let session = lab.open();
+    lab.model.answers(says("hi"));
+    lab.prompt(&session, "$haiku").unwrap();
+    assert_eq!(
+        lab.model.seen()[0].request.messages[0]["content"],
+        format!("{HAIKU_BLOCK}\n\n$haiku")
+    );
+    lab.run(lab.runtime.remove_skill(HAIKU_ID)).unwrap();
+    assert_eq!(
+        refused(lab.run(lab.runtime.remove_skill(HAIKU_ID))).code(),
+        ErrorCode::NotFound
+    );
+    assert_eq!(lab.runtime.skills().len(), 1);
+    assert_eq!(lab.stored()["skills"].len(), 1);
+    assert_eq!(session.machine().snapshots().len(), 1);
+    lab.runtime.unsubscribe(number);
+}
+
+#[test]
+fn the_runtime_tells_of_sessions_until_nobody_listens() {
+    let lab = Lab::empty();
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let tell = told.clone();
+    let number = lab.runtime.subscribe(Rc::new(move |event: &RuntimeEvent| {
+        tell.borrow_mut().push(event.clone());
+        Err("never mind".to_owned())
+    }));
+    lab.create();
+    lab.run(lab.runtime.delete_session(ID)).unwrap();
+    lab.runtime.unsubscribe(number);
+    lab.create();
+    assert_eq!(
+        *told.borrow(),
+        [
+            RuntimeEvent::SessionCreated(ID.to_owned()),
+            RuntimeEvent::SessionDeleted(ID.to_owned())
+        ]
+    );
+}
