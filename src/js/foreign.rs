@@ -140,9 +140,12 @@ impl Foreign {
         method: &Function,
         arguments: &[JsValue],
     ) -> std::result::Result<JsValue, String> {
-        let arguments: js_sys::Array = arguments.iter().collect();
+        let given = js_sys::Array::new();
+        for argument in arguments {
+            given.push(argument);
+        }
         // A promise of our own: one of the host's may have a `then` of any kind.
-        JsFuture::from(js_settled(&self.object, method, &arguments))
+        JsFuture::from(js_settled(&self.object, method, &given))
             .await
             .map_err(|error| error_text(&error))
     }

@@ -1,6 +1,7 @@
 //! The `<permissions>` text: the preset's clauses in plain English, and never more than they give.
 
 use super::preset::{Access, Cell, Clause, Location, Preset, clauses};
+use crate::list::{Listed, joined};
 
 /// What a floor, a grant and the memory directory give. A rule that denies and a locked rule that asks stand above them.
 const UNLESS: &str = "unless a rule forbids it or insists on asking";
@@ -67,7 +68,7 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
     if replaces_legacy {
         lines.push(REPLACES.to_owned());
     }
-    lines.join("\n")
+    joined(&lines, "\n")
 }
 
 /// The clauses with this verb, in the order of the table; none where there is none.
@@ -76,11 +77,11 @@ fn list(clauses: &[Clause], verb: Cell) -> Option<String> {
         .iter()
         .filter(|clause| clause.verb == verb)
         .map(phrase)
-        .collect();
+        .listed();
     match parts.len() {
         0 => None,
         all if all == clauses.len() => Some("everything".to_owned()),
-        _ => Some(parts.join("; ")),
+        _ => Some(joined(&parts, "; ")),
     }
 }
 
@@ -102,7 +103,7 @@ fn one_line(path: &str) -> String {
     let mut line = String::with_capacity(path.len());
     for c in path.chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
-            line.extend(c.escape_unicode());
+            c.escape_unicode().for_each(|part| line.push(part));
         } else {
             line.push(c);
         }
