@@ -28,6 +28,7 @@ use crate::{
         ID, Lab, Seen, calls, incoming, model_ref, pairing::check_pairs, random::Random, refused, result,
         run, says,
     },
+    random_turns::answer,
 };
 
 fn choosing(skills: &[&str]) -> PromptOptions {
