@@ -962,7 +962,12 @@ impl<M: MessageData> Machine<M> {
         Commit {
             session_id: self.id.clone(),
             operation_id: stamp.operation_id.clone(),
-            timestamp: stamp.now,
+            // A commit without a time could never be saved, and would hold up all behind it.
+            timestamp: if stamp.now.is_finite() {
+                stamp.now
+            } else {
+                self.updated_at
+            },
             create: None,
             expected: None,
             messages: Vec::new(),

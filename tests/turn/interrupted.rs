@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use runcontext::{
     ErrorCode,
+    context::Source,
     permissions::Preset,
     runtime::{PromptOptions, Session},
     session::{Outcome, ToolCall},
@@ -20,7 +21,8 @@ use crate::{
         answered, called_twice, cut_off, dispatched, haiku_snapshot, long_turn, long_turn_after, said,
         system_prompt, two_calls, typed,
     },
-    lab::{ID, Lab, incoming, refused, run, says, stored},
+    lab::{ID, Lab, incoming, pairing::check_pairs, refused, run, says, stored},
+    random_turns::random_turns,
 };
 
 /// What a page finds that died after the first `count` commits.
@@ -132,6 +134,46 @@ fn after_a_death_between_any_two_commits_the_session_says_what_is_open_and_can_b
             );
         }
     }
+}
+
+#[test]
+fn random_turns_that_die_between_any_two_commits_leave_a_conversation_that_goes_on() {
+    let (mut deaths, mut unanswered) = (0, 0);
+    for seed in 1..=12 {
+        let first = Lab::empty();
+        let session = first.create();
+        random_turns(&first, &session, seed, &mut || {});
+        let commits = first.storage.applied();
+        for count in 1..=commits.len() {
+            let lab = Lab::on(dead_after(&first, &commits, count), true);
+            let session = lab.open();
+            let interrupted = session.machine().interrupted();
+            let turn_is_open = lab.stored()["chat_sessions"]["\"s1\""]["settings"]["openTurn"] != json!(null);
+            assert_eq!(interrupted.is_some(), turn_is_open);
+            if let Some(interrupted) = interrupted {
+                deaths += 1;
+                unanswered += interrupted.unanswered.len();
+                let before = session.machine().message_count() as usize;
+                assert!(lab.run(session.abandon()).unwrap().saved);
+                let added = session.machine().message_count() as usize - before;
+                assert_eq!(added, interrupted.unanswered.len());
+            }
+            let turn = session.begin(&json!("next"), &PromptOptions::default()).unwrap();
+            let (request, report) = turn.request().unwrap();
+            let pairs = check_pairs(&request.messages).unwrap();
+            // Whatever was cut off is stored by now: nothing is made up on the way to the model.
+            let made_up = report
+                .projection
+                .sources
+                .iter()
+                .filter(|source| matches!(source, Source::InterruptedToolResult { .. }));
+            assert_eq!(made_up.count(), 0);
+            assert!(pairs.interrupted <= pairs.calls);
+            assert!(report.notices.is_empty());
+        }
+    }
+    println!("{deaths} deaths in mid-turn, {unanswered} calls unanswered");
+    assert!(deaths > 100 && unanswered > 20);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod abort;
 mod callbacks;
 mod expect;
 mod interrupted;
+mod random_turns;
 mod refusals;
 mod rows;
 mod runtime;

@@ -28,6 +28,7 @@ use crate::{
         ID, Lab, Seen, calls, incoming, model_ref, pairing::check_pairs, random::Random, refused, result,
         run, says,
     },
+    random_turns::answer,
 };
 
 fn choosing(skills: &[&str]) -> PromptOptions {
@@ -747,29 +748,6 @@ impl Watch {
     }
 }
 
-/// An answer of a random kind.
-fn random_answer(random: &mut Random, number: &mut usize) -> Value {
-    let names: Vec<String> = (0..random.below(4))
-        .map(|_| {
-            *number += 1;
-            // Ids are not always new.
-            format!("c{}", *number - random.below(2))
-        })
-        .collect();
-    let named: Vec<(&str, &str, Value)> = names.iter().map(|id| (id.as_str(), "add", json!({}))).collect();
-    let mut message = if named.is_empty() {
-        says(&format!("words {}", random.below(9)))
-    } else {
-        calls(&named)
-    };
-    match random.below(8) {
-        0 => message["stopReason"] = json!("error"),
-        1 => message["stopReason"] = json!("aborted"),
-        _ => {}
-    }
-    message
-}
-
 #[test]
 fn with_nothing_declared_every_request_begins_with_the_one_before() {
     let mut all = Coverage::default();
@@ -815,7 +793,7 @@ fn with_nothing_declared_every_request_begins_with_the_one_before() {
                         .unwrap();
                     break;
                 }
-                let answer = random_answer(&mut random, &mut number);
+                let answer = answer(&mut random, &mut number);
                 lab.run(turn.append(vec![incoming(answer)])).unwrap();
                 let mut open = turn.open_calls();
                 while !open.is_empty() && !random.one_in(6) {

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{BOTH, Expected, LONG_TURN_COMMITS, Way, dispatched, long_turn, long_turn_after, two_calls},
-    lab::{Fault, ID, Lab, Step, incoming, refused, says, waits},
+    lab::{Fault, ID, Lab, Step, incoming, random::Random, refused, says, waits},
+    random_turns::random_turns,
 };
 
 /// What must not work while a save is pending, and changes nothing.
@@ -500,6 +501,68 @@ fn an_interrupted_turn_can_be_abandoned_once_its_save_is_flushed() {
     lab.run(session.flush()).unwrap();
     assert_eq!(lab.stored()["messages"].len(), 4);
     assert_eq!(lab.model.calls(), 0);
+}
+
+#[test]
+fn a_clock_that_fails_in_mid_turn_keeps_nothing_from_being_saved() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    let turn = lab.run(dispatched(&session, "add one and two"));
+    lab.world.at(f64::NAN);
+    lab.run(turn.append(vec![incoming(two_calls())])).unwrap();
+    assert!(lab.run(turn.cancel()).unwrap().saved);
+    lab.run(session.set_title("t".to_owned())).unwrap();
+    assert_eq!(lab.stored()["messages"].len(), 4);
+    assert_eq!(lab.stored()["chat_sessions"]["\"s1\""]["updatedAt"], 2_000.0);
+}
+
+#[test]
+fn random_turns_with_random_failures_store_what_they_store_without() {
+    let (mut failures, mut flushes) = (0, 0);
+    for seed in 1..=60 {
+        let undisturbed = Lab::empty();
+        let session = undisturbed.create();
+        random_turns(&undisturbed, &session, seed, &mut || {});
+
+        let lab = Lab::empty();
+        let session = lab.create();
+        let mut random = Random::new(seed + 1_000);
+        random_turns(&lab, &session, seed, &mut || {
+            // At rest between turns: what is pending is flushed, perhaps not at once.
+            while session.machine().save_error().is_some() {
+                flushes += 1;
+                let _failed = lab.run(session.flush());
+            }
+            for attempt in 1..30 {
+                lab.storage.forgive(attempt);
+                let fault = match random.below(6) {
+                    0 => Fault::Refuse,
+                    1 => Fault::LoseAcknowledgement,
+                    _ => continue,
+                };
+                failures += 1;
+                lab.storage.fail(attempt, fault);
+            }
+        });
+        while session.machine().save_error().is_some() {
+            flushes += 1;
+            let _failed = lab.run(session.flush());
+        }
+        assert_eq!(lab.stored(), undisturbed.stored(), "seed {seed}");
+        let counters: Vec<u64> = lab
+            .storage
+            .applied()
+            .iter()
+            .filter_map(|it| it.expected)
+            .collect();
+        assert!(
+            counters.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+            "seed {seed}"
+        );
+    }
+    println!("{failures} failures planned, {flushes} flushes");
+    assert!(failures > 500 && flushes > 50);
 }
 
 #[test]
