@@ -6,6 +6,7 @@
 mod error;
 mod foreign;
 mod host;
+pub(crate) mod json;
 pub(crate) mod plain;
 mod pure;
 mod runtime;

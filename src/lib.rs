@@ -36,6 +36,7 @@ pub mod session;
 pub mod skills;
 pub mod storage;
 
+mod list;
 mod untyped;
 
 #[cfg(target_family = "wasm")]

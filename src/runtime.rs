@@ -10,7 +10,6 @@ mod turn;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
     fmt,
     rc::{Rc, Weak},
 };
@@ -19,6 +18,7 @@ use serde_json::Value;
 
 use crate::{
     Error, ErrorCode, Result,
+    list::Listed,
     message::MessageData,
     session::{
         Exclusive, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
@@ -132,7 +132,7 @@ pub struct Runtime<M> {
     parts: Parts<M>,
     surroundings: Surroundings<M>,
     catalog: RefCell<Catalog>,
-    sessions: RefCell<HashMap<String, Weak<Session<M>>>>,
+    sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
     held: RefCell<Vec<Rc<Session<M>>>>,
     listeners: Listeners<RuntimeEvent>,
@@ -217,9 +217,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             session.release();
             self.check_open()?;
         }
-        self.sessions
-            .borrow_mut()
-            .insert(id.clone(), Rc::downgrade(&session));
+        self.remember(&id, &session);
         self.listeners.emit(&RuntimeEvent::SessionCreated(id));
         Ok(session)
     }
@@ -247,15 +245,20 @@ impl<M: MessageData + 'static> Runtime<M> {
         }
         let machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
         let session = Session::new(self, machine);
-        self.sessions
-            .borrow_mut()
-            .insert(id.to_owned(), Rc::downgrade(&session));
+        self.remember(id, &session);
         Ok(session)
     }
 
+    fn remember(&self, id: &str, session: &Rc<Session<M>>) {
+        let mut sessions = self.sessions.borrow_mut();
+        sessions.retain(|(other, held)| other != id && held.strong_count() > 0);
+        sessions.push((id.to_owned(), Rc::downgrade(session)));
+    }
+
     fn open_now(&self, id: &str) -> Option<Rc<Session<M>>> {
-        let open = self.sessions.borrow().get(id).and_then(Weak::upgrade);
-        open.filter(|session| !session.machine().is_disposed())
+        let sessions = self.sessions.borrow();
+        let (_, open) = sessions.iter().find(|(other, _)| other == id)?;
+        open.upgrade().filter(|session| !session.machine().is_disposed())
     }
 
     /// Keeps a session whose save is pending: what it holds is nowhere else.
@@ -326,7 +329,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         if let Some(open) = self.open_now(id) {
             open.release();
         }
-        self.sessions.borrow_mut().remove(id);
+        self.sessions.borrow_mut().retain(|(other, _)| other != id);
         self.listeners.emit(&RuntimeEvent::SessionDeleted(id.to_owned()));
         Ok(())
     }
@@ -404,9 +407,9 @@ impl<M: MessageData + 'static> Runtime<M> {
         let open: Vec<_> = self
             .sessions
             .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
+            .iter()
+            .filter_map(|(_, session)| session.upgrade())
+            .listed();
         for session in &open {
             session.check_disposable()?;
         }

@@ -18,7 +18,7 @@ use crate::{
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
-    untyped::{self, FromJson},
+    untyped::{self, FromJson, Reader},
 };
 
 pub use listing::SessionInfo;
@@ -63,30 +63,34 @@ pub struct SessionRecord {
 
 impl FromJson for Counters {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let counters = untyped::object(value, path)?;
-        Ok(Self {
-            conversation: untyped::member(counters, path, "conversation")?,
-            settings: untyped::member(counters, path, "settings")?,
-        })
+        let mut counters = Reader::new(value, path);
+        let read = Self {
+            conversation: counters.read("conversation"),
+            settings: counters.read("settings"),
+        };
+        counters.finish(read)
     }
 }
 
 impl FromJson for SessionRecord {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let record = untyped::object(value, path)?;
+        let mut record = Reader::new(value, path);
+        let stored = record.get("settings").unwrap_or(&Value::Null);
+        let stored = record.taken(untyped::object(stored, "settings").map(Some));
         let mut settings = BTreeMap::new();
-        for (name, value) in untyped::object(record.get("settings").unwrap_or(&Value::Null), "settings")? {
+        for (name, value) in stored.into_iter().flatten() {
             settings.insert(name.clone(), value.clone());
         }
-        Ok(Self {
-            id: untyped::member(record, path, "id")?,
-            cwd: untyped::member(record, path, "cwd")?,
-            created_at: untyped::member(record, path, "createdAt")?,
-            updated_at: untyped::member(record, path, "updatedAt")?,
-            message_count: untyped::member(record, path, "messageCount")?,
-            counters: untyped::member(record, path, "counters")?,
+        let read = Self {
+            id: record.read("id"),
+            cwd: record.read("cwd"),
+            created_at: record.read("createdAt"),
+            updated_at: record.read("updatedAt"),
+            message_count: record.read("messageCount"),
+            counters: record.read("counters"),
             settings,
-        })
+        };
+        record.finish(read)
     }
 }
 

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    list::{Listed, joined},
+};
 
 /// The largest integer that a JavaScript number holds exactly.
 const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
@@ -24,14 +27,6 @@ pub(crate) fn array<'a>(value: &'a Value, path: &str) -> Result<&'a Vec<Value>> 
     value
         .as_array()
         .ok_or_else(|| field_error(path, "must be an array"))
-}
-
-/// The string member `key` of the object at `path`.
-pub(crate) fn string(object: &Map<String, Value>, path: &str, key: &str) -> Result<String> {
-    match object.get(key) {
-        Some(Value::String(text)) => Ok(text.clone()),
-        _ => Err(field_error(&join(path, key), "must be a string")),
-    }
 }
 
 /// A member that may be absent. Stores that know no absent members write `null`, so that counts as absent too.
@@ -96,6 +91,83 @@ pub(crate) trait FromJson: Sized {
 /// The member `key` of the object at `path`; where it is absent, what `null` reads as.
 pub(crate) fn member<T: FromJson>(object: &Map<String, Value>, path: &str, key: &str) -> Result<T> {
     T::from_json(object.get(key).unwrap_or(&Value::Null), &join(path, key))
+}
+
+/// Reads the members of an object one after another. The first refusal is kept and told at the end; what comes after it is
+/// read as nothing. So no member needs a way out of its own, which would let go of everything that was read before.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    object: Option<&'a Map<String, Value>>,
+    path: &'a str,
+    refusal: Option<Error>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the object at `path`.
+    pub(crate) fn new(value: &'a Value, path: &'a str) -> Self {
+        let mut reader = Self {
+            object: None,
+            path,
+            refusal: None,
+        };
+        reader.object = reader.taken(object(value, path).map(Some));
+        reader
+    }
+
+    /// The member `key`; where it is absent, what `null` reads as.
+    pub(crate) fn read<T: FromJson + Default>(&mut self, key: &str) -> T {
+        let read = self.object.map(|object| member(object, self.path, key));
+        self.taken(read.unwrap_or_else(|| Ok(T::default())))
+    }
+
+    /// The member `key`; where it is absent or `null`, the default.
+    pub(crate) fn read_or_default<T: FromJson + Default>(&mut self, key: &str) -> T {
+        self.read::<Option<T>>(key).unwrap_or_default()
+    }
+
+    /// The member `key` as an integer from `min` up.
+    pub(crate) fn integer(&mut self, key: &str, min: u32) -> u32 {
+        let read = self.object.map(|object| integer(object, self.path, key, min));
+        self.taken(read.unwrap_or(Ok(0)))
+    }
+
+    /// The member `key` as an integer from `min` up, where it is there.
+    pub(crate) fn optional_integer(&mut self, key: &str, min: u32) -> Option<u32> {
+        self.optional(key)?;
+        Some(self.integer(key, min))
+    }
+
+    /// The member `key` as a time.
+    pub(crate) fn milliseconds(&mut self, key: &str) -> f64 {
+        let read = self.object.map(|object| milliseconds(object, self.path, key));
+        self.taken(read.unwrap_or(Ok(0.0)))
+    }
+
+    /// A member that is there and not `null`.
+    pub(crate) fn optional(&self, key: &str) -> Option<&'a Value> {
+        optional(self.object?, key)
+    }
+
+    /// A member as it is.
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.object?.get(key)
+    }
+
+    /// What was read in another way.
+    pub(crate) fn taken<T: Default>(&mut self, read: Result<T>) -> T {
+        read.unwrap_or_else(|error| {
+            self.refusal.get_or_insert(error);
+            T::default()
+        })
+    }
+
+    /// What was made of the members, unless one was refused.
+    pub(crate) fn finish<T>(self, made: T) -> Result<T> {
+        match self.refusal {
+            None => Ok(made),
+            Some(error) => Err(error),
+        }
+    }
 }
 
 impl<T: FromJson> FromJson for Option<T> {
@@ -172,8 +244,8 @@ impl FromJson for Value {
 pub(crate) fn one_of<T: Copy>(value: &Value, path: &str, known: &[(&str, T)]) -> Result<T> {
     let found = known.iter().find(|(name, _)| value.as_str() == Some(*name));
     found.map(|(_, it)| *it).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        field_error(path, &format!("must be one of `{}`", names.join("`, `")))
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).listed();
+        field_error(path, &format!("must be one of `{}`", joined(&names, "`, `")))
     })
 }
 
@@ -191,7 +263,7 @@ impl<T: ToJson> ToJson for Option<T> {
 
 impl<T: ToJson> ToJson for Vec<T> {
     fn to_json(&self) -> Value {
-        Value::Array(self.iter().map(ToJson::to_json).collect())
+        Value::Array(self.iter().map(ToJson::to_json).listed())
     }
 }
 
@@ -226,4 +298,25 @@ pub(crate) fn to_object(members: &[(&str, &dyn ToJson)]) -> Value {
 pub(crate) fn insert_sorted<T>(list: &mut Vec<T>, item: T, order: &dyn Fn(&T, &T) -> std::cmp::Ordering) {
     let at = list.partition_point(|other| order(other, &item).is_le());
     list.insert(at, item);
+}
+
+/// Numbers by name. The module holds one kind of map, that of JSON objects, and this is made of it: another kind costs
+/// 3 kB.
+#[derive(Debug, Default)]
+pub(crate) struct Numbered(Map<String, Value>);
+
+impl Numbered {
+    /// The number of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<usize> {
+        self.0.get(name)?.as_u64().map(|number| number as usize)
+    }
+
+    /// Gives a name a number, unless it has one. Says whether it had none.
+    pub(crate) fn add(&mut self, name: &str, number: usize) -> bool {
+        if self.0.contains_key(name) {
+            return false;
+        }
+        self.0.insert(name.to_owned(), Value::from(number));
+        true
+    }
 }

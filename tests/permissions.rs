@@ -195,3 +195,13 @@ fn a_working_directory_cannot_add_a_line() {
     );
     assert!(permissions_text(None, r"C:\w\é 😀", false).contains("Working directory: C:\\w\\é 😀\n"));
 }
+
+#[test]
+fn a_session_without_a_working_directory_has_no_line_about_it() {
+    let text = permissions_text(Some(Preset::ReadOnly), "", false);
+    assert!(!text.contains("Working directory:"), "{text}");
+    assert!(
+        text.starts_with("Permission preset: read-only.\n`memory/`"),
+        "{text}"
+    );
+}

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     Result,
     message::MessageIndex,
-    untyped::{self, FromJson},
+    untyped::{FromJson, Reader},
 };
 
 /// A summary of everything before `first_kept_message_index`.
@@ -36,22 +36,17 @@ pub struct CompactionCheckpoint {
 
 impl FromJson for CompactionCheckpoint {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let checkpoint = untyped::object(value, path)?;
-        let text = |name: &str| untyped::string(checkpoint, path, name);
-        Ok(Self {
-            id: text("id")?,
-            first_kept_message_index: MessageIndex(untyped::integer(
-                checkpoint,
-                path,
-                "firstKeptMessageIndex",
-                0,
-            )?),
-            history_message_count: untyped::integer(checkpoint, path, "historyMessageCount", 0)?,
-            summary: text("summary")?,
-            timestamp: untyped::milliseconds(checkpoint, path, "timestamp")?,
-            provider: text("provider")?,
-            model: text("model")?,
-            usage: untyped::optional(checkpoint, "usage").cloned(),
-        })
+        let mut checkpoint = Reader::new(value, path);
+        let read = Self {
+            id: checkpoint.read("id"),
+            first_kept_message_index: MessageIndex(checkpoint.integer("firstKeptMessageIndex", 0)),
+            history_message_count: checkpoint.integer("historyMessageCount", 0),
+            summary: checkpoint.read("summary"),
+            timestamp: checkpoint.milliseconds("timestamp"),
+            provider: checkpoint.read("provider"),
+            model: checkpoint.read("model"),
+            usage: checkpoint.optional("usage").cloned(),
+        };
+        checkpoint.finish(read)
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
 use crate::{
     Error, Result,
+    list::{Listed, TryListed},
     message::{Call, MessageData, MessageIndex, MessageOutline, Role, UserTurn, loop_dialect},
     prompt,
     skills::{self, Span},
@@ -190,7 +191,7 @@ pub fn project(
             Role::Assistant if !outline.is_projected() => {}
             Role::Assistant => {
                 plan.history(index);
-                let mut open: Vec<&Call> = outline.calls.iter().collect();
+                let mut open: Vec<&Call> = outline.calls.iter().listed();
                 while let Some((result, at)) = rest.next_if(|(next, _)| next.role == Role::ToolResult) {
                     match open.iter().position(|call| result.answers.contains(&call.id)) {
                         Some(answered) => {
@@ -200,12 +201,12 @@ pub fn project(
                         None => plan.leave_out(MessageIndex(at), result),
                     }
                 }
-                plan.projection
-                    .sources
-                    .extend(open.into_iter().map(|call| Source::InterruptedToolResult {
+                for call in open {
+                    plan.projection.sources.push(Source::InterruptedToolResult {
                         message_index: index,
                         tool_call_id: call.id.clone(),
-                    }));
+                    });
+                }
             }
             Role::User | Role::Other => {
                 plan.history(index);
@@ -237,7 +238,7 @@ impl Anchors {
             .zip(0u32..)
             .filter(|(outline, _)| outline.user_turn)
             .map(|(_, at)| MessageIndex(at))
-            .collect();
+            .listed();
         for (snapshot, at) in snapshots.iter().zip(0u32..) {
             match turns.get(snapshot.user_turn as usize) {
                 Some(&index) => insert_sorted(&mut anchors.by_message, (index, at), &|a, b| a.cmp(b)),
@@ -323,7 +324,7 @@ fn skill_revisions(snapshot: &RuntimeContextSnapshot) -> Vec<SkillRevision> {
             id: skill.id.clone(),
             revision: skill.revision.clone(),
         })
-        .collect()
+        .listed()
 }
 
 fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, offset: u32) -> SkillExpansion {
@@ -349,7 +350,7 @@ fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, of
                     .saturating_add(offset),
                 end: u32::try_from(span.end).unwrap_or(u32::MAX).saturating_add(offset),
             })
-            .collect(),
+            .listed(),
     }
 }
 
@@ -362,6 +363,17 @@ fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, of
 pub fn materialise<M: MessageData>(
     projection: &Projection,
     body: impl Fn(MessageIndex) -> Option<M>,
+    outlines: &[MessageOutline],
+    snapshots: &[RuntimeContextSnapshot],
+    compaction: Option<&CompactionCheckpoint>,
+) -> Result<Vec<M>> {
+    look_up(projection, &body, outlines, snapshots, compaction)
+}
+
+/// Apart, so that it is there once per kind of message and not once per caller.
+fn look_up<M: MessageData>(
+    projection: &Projection,
+    body: &dyn Fn(MessageIndex) -> Option<M>,
     outlines: &[MessageOutline],
     snapshots: &[RuntimeContextSnapshot],
     compaction: Option<&CompactionCheckpoint>,
@@ -383,7 +395,10 @@ pub fn materialise<M: MessageData>(
                 let mut texts = Vec::new();
                 for expansion in projection.shown_in_front(*message_index) {
                     let snapshot = snapshots.get(expansion.snapshot_index as usize);
-                    texts.extend(snapshot.map(|snapshot| M::string(&snapshot.content)));
+                    snapshot
+                        .map(|it| M::string(&it.content))
+                        .into_iter()
+                        .append_to(&mut texts);
                 }
                 if texts.is_empty() {
                     return Ok(message);
@@ -426,5 +441,5 @@ pub fn materialise<M: MessageData>(
                 Ok(loop_dialect::interrupted_result(&call, &message))
             }
         })
-        .collect()
+        .try_listed()
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Result;
 use crate::untyped::{self, FromJson, field_error, join};
+use crate::{Result, untyped::Reader};
 
 /// A skill as it was when it was chosen: the file's text and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,18 +56,16 @@ pub struct RuntimeContextSnapshot {
 
 impl FromJson for LoadedSkill {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let object = untyped::object(value, path)?;
-        let string = |key| untyped::string(object, path, key);
-        Ok(Self {
-            id: string("id")?,
-            name: string("name")?,
-            path: string("path")?,
-            content: string("content")?,
-            revision: string("revision")?,
-            description: untyped::optional(object, "description")
-                .map(|_| string("description"))
-                .transpose()?,
-        })
+        let mut skill = Reader::new(value, path);
+        let read = Self {
+            id: skill.read("id"),
+            name: skill.read("name"),
+            path: skill.read("path"),
+            content: skill.read("content"),
+            revision: skill.read("revision"),
+            description: skill.read("description"),
+        };
+        skill.finish(read)
     }
 }
 
@@ -94,25 +92,27 @@ impl RuntimeContextSnapshot {
 
 impl FromJson for RuntimeContextSnapshot {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let object = untyped::object(value, path)?;
-        let user_turn = untyped::integer(object, path, "userTurn", 0)?;
-        let content = untyped::string(object, path, "content")?;
+        let mut snapshot = Reader::new(value, path);
+        let user_turn = snapshot.integer("userTurn", 0);
+        let content: String = snapshot.read("content");
         if content.trim().is_empty() {
-            return Err(field_error(&join(path, "content"), "must not be blank"));
+            let blank = field_error(&join(path, "content"), "must not be blank");
+            snapshot.taken(Err::<(), _>(blank));
         }
-        let placement = untyped::optional(object, "placement").map(|value| match value.as_str() {
+        let placement = snapshot.optional("placement").map(|value| match value.as_str() {
             Some("user") => Ok(Placement::User),
             _ => Err(field_error(
                 &join(path, "placement"),
                 "must be `user`, or be left out",
             )),
         });
-        Ok(Self {
+        let read = Self {
             user_turn,
             content,
-            timestamp: untyped::milliseconds(object, path, "timestamp")?,
-            skills: untyped::member(object, path, "skills")?,
-            placement: placement.transpose()?,
-        })
+            timestamp: snapshot.milliseconds("timestamp"),
+            skills: snapshot.read("skills"),
+            placement: snapshot.taken(placement.transpose()),
+        };
+        snapshot.finish(read)
     }
 }

@@ -140,9 +140,12 @@ impl Foreign {
         method: &Function,
         arguments: &[JsValue],
     ) -> std::result::Result<JsValue, String> {
-        let arguments: js_sys::Array = arguments.iter().collect();
+        let given = js_sys::Array::new();
+        for argument in arguments {
+            given.push(argument);
+        }
         // A promise of our own: one of the host's may have a `then` of any kind.
-        JsFuture::from(js_settled(&self.object, method, &arguments))
+        JsFuture::from(js_settled(&self.object, method, &given))
             .await
             .map_err(|error| error_text(&error))
     }
@@ -185,9 +188,21 @@ pub(super) fn items<'a>(
 
 /// A text argument.
 pub(super) fn text(value: &JsValue, path: &str) -> Result<String> {
+    check_length(value.text_len(), path)?;
     value
         .text()
         .ok_or_else(|| field_error(path, "must be a well-formed text"))
+}
+
+/// More than this of one argument would only exhaust the memory.
+const MAX_LENGTH: usize = 32 * 1024 * 1024;
+
+/// Refuses what is too long before it is copied.
+pub(super) fn check_length(length: usize, path: &str) -> Result<()> {
+    if length > MAX_LENGTH {
+        return Err(field_error(path, "is larger than 32 MiB; pass less"));
+    }
+    Ok(())
 }
 
 /// A text argument that may be absent.

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Result,
+    list::Listed,
     runtime::{Listener, Model, OnUpdate, Signal, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
@@ -201,7 +202,7 @@ impl JsTools {
 
     /// What the model is told of them.
     pub(super) fn declarations(&self) -> Vec<ToolDeclaration<JsValue>> {
-        self.tools.iter().map(|tool| tool.declared.clone()).collect()
+        self.tools.iter().map(|tool| tool.declared.clone()).listed()
     }
 }
 

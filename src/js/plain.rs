@@ -5,10 +5,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
 
+use super::json::json;
 use crate::{
     Error, ErrorCode, Result,
+    list::Listed,
     message::{Kind, MessageData, MessageView},
     session::Incoming,
+    untyped::field_error,
 };
 
 #[wasm_bindgen(module = "/src/js/plain.js")]
@@ -64,8 +67,16 @@ pub(super) fn iso(time: f64) -> JsValue {
 }
 
 /// The bytes of a `Uint8Array`, whoever made it.
-pub(super) fn bytes_in(value: &JsValue) -> Option<Vec<u8>> {
-    js_is_bytes(value).then(|| Uint8Array::new(value).to_vec())
+///
+/// # Errors
+/// `invalid_argument` for more than 32 MiB.
+pub(super) fn bytes_in(value: &JsValue, path: &str) -> Result<Option<Vec<u8>>> {
+    if !js_is_bytes(value) {
+        return Ok(None);
+    }
+    let bytes = Uint8Array::new(value);
+    super::foreign::check_length(bytes.length() as usize, path)?;
+    Ok(Some(bytes.to_vec()))
 }
 
 /// A copy whose byte strings are copies too.
@@ -93,7 +104,7 @@ pub(super) fn incoming(source: &JsValue, name: &str) -> Result<Incoming<JsValue>
     let paths: Array = outcome.get(1).unchecked_into();
     Ok(Incoming {
         body: outcome.get(0),
-        degraded: paths.iter().filter_map(|path| path.as_string()).collect(),
+        degraded: paths.iter().filter_map(|path| path.as_string()).listed(),
     })
 }
 
@@ -108,9 +119,7 @@ pub(super) fn metadata_in(source: &JsValue, name: &str) -> Result<JsValue> {
         return Err(Error::invalid(text).with("field", path));
     }
     if js_has_bytes(&copy) {
-        return Err(
-            Error::invalid(format!("`{name}` holds bytes; pass text and numbers")).with("field", name),
-        );
+        return Err(field_error(name, "holds bytes; pass text and numbers"));
     }
     Ok(copy)
 }
@@ -130,7 +139,7 @@ pub(crate) fn json_of(value: &JsValue) -> Value {
         Kind::Bool => Value::from(value.is_truthy()),
         Kind::Number => Value::from_number(value.as_f64().unwrap_or_default()),
         Kind::String => Value::from(value.as_string().unwrap_or_default()),
-        Kind::List => Value::Array(value.items().iter().map(json_of).collect()),
+        Kind::List => Value::Array(value.items().iter().map(json_of).listed()),
         Kind::Object => {
             let mut object = Map::new();
             for key in js_keys(value).iter() {
@@ -151,9 +160,12 @@ pub(super) fn json_text(value: &JsValue) -> String {
 
 /// A value as plain JavaScript data, a copy.
 pub(super) fn to_js<T: Serialize + ?Sized>(value: &T) -> JsValue {
-    // Our own types hold only what JSON holds, so that neither step can fail.
-    let text = serde_json::to_string(value).unwrap_or_default();
-    js_sys::JSON::parse(&text).unwrap_or(JsValue::NULL)
+    parsed(&json(value))
+}
+
+/// Apart, because it is the same for every type.
+fn parsed(text: &str) -> JsValue {
+    js_sys::JSON::parse(text).unwrap_or(JsValue::NULL)
 }
 
 /// A frozen object of these members.
@@ -173,7 +185,11 @@ pub(super) fn field(value: &JsValue, name: &str) -> JsValue {
 
 /// A frozen list.
 pub(super) fn list(items: impl IntoIterator<Item = JsValue>) -> JsValue {
-    js_list(&items.into_iter().collect::<Array>())
+    let array = Array::new();
+    for item in items {
+        array.push(&item);
+    }
+    js_list(&array)
 }
 
 impl MessageView for JsValue {
@@ -215,9 +231,7 @@ impl MessageView for JsValue {
     }
 
     fn items(&self) -> Vec<Self> {
-        self.dyn_ref::<Array>()
-            .map(|items| items.iter().collect())
-            .unwrap_or_default()
+        self.dyn_ref::<Array>().map(Array::to_vec).unwrap_or_default()
     }
 
     fn json_len(&self) -> usize {
@@ -259,7 +273,11 @@ impl MessageData for JsValue {
     }
 
     fn joined(parts: &[Self], separator: &str) -> Self {
-        js_joined(&parts.iter().cloned().collect::<Array>(), separator)
+        let array = Array::new();
+        for part in parts {
+            array.push(part);
+        }
+        js_joined(&array, separator)
     }
 
     fn to_json_text(&self) -> Self {

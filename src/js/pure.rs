@@ -9,11 +9,12 @@ use super::{
 use crate::{
     Error, Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot, materialise, project},
-    message::{MessageOutline, loop_dialect},
+    list::TryListed,
+    message::loop_dialect,
     prompt::{self, Checkpoint},
     session::Dialect,
     skills::{self, Mentionable},
-    untyped::{self, FromJson},
+    untyped::{self, FromJson, Reader, field_error},
 };
 
 /// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual
@@ -34,13 +35,13 @@ pub fn project_model_input(
         let (path, message) = item?;
         message_in(&message, &path)
     });
-    let bodies = copied.collect::<Result<Vec<JsValue>>>()?;
+    let bodies = copied.try_listed()?;
     let read = bodies.iter().enumerate().map(|(at, body)| {
         loop_dialect::outline(body, true).map_err(|error| {
             Error::invalid(format!("`messages[{at}]`: {error}")).with("field", format!("messages[{at}]"))
         })
     });
-    let outlines = read.collect::<Result<Vec<MessageOutline>>>()?;
+    let outlines = read.try_listed()?;
     let snapshots = RuntimeContextSnapshot::parse_list(&json_in(&snapshots, "snapshots")?)?;
     let compaction: Option<CompactionCheckpoint> = match json_in(&options, "options")? {
         options if options.is_null() => None,
@@ -118,7 +119,7 @@ pub fn parse_skill(
     #[wasm_bindgen(unchecked_optional_param_type = "string")] location: JsValue,
 ) -> Result<JsValue> {
     let location = optional_text(&location, "location")?;
-    let outcome = match bytes_in(&content) {
+    let outcome = match bytes_in(&content, "content")? {
         Some(bytes) => skills::parse_skill_bytes(&bytes, location.as_deref()),
         None => skills::parse_skill(&text(&content, "content")?, location.as_deref()),
     };
@@ -135,8 +136,9 @@ pub fn find_skill_mentions(
     #[wasm_bindgen(unchecked_param_type = "readonly { id: string; name: string; location?: string }[]")]
     skills: JsValue,
 ) -> Result<JsValue> {
+    super::foreign::check_length(crate::message::MessageView::text_len(&searched), "text")?;
     let Some(searched) = searched.as_string() else {
-        return Err(Error::invalid("`text` must be a text").with("field", "text"));
+        return Err(field_error("text", "must be a text"));
     };
     let given = json_in(&skills, "skills")?;
     let read = untyped::array(&given, "skills")?
@@ -144,14 +146,15 @@ pub fn find_skill_mentions(
         .enumerate()
         .map(|(at, skill)| {
             let path = format!("skills[{at}]");
-            let skill = untyped::object(skill, &path)?;
-            Ok(Mentionable {
-                id: untyped::string(skill, &path, "id")?,
-                name: untyped::string(skill, &path, "name")?,
-                location: untyped::member(skill, &path, "location")?,
+            let mut skill = Reader::new(skill, &path);
+            let read = Mentionable {
+                id: skill.read("id"),
+                name: skill.read("name"),
+                location: skill.read("location"),
                 shadowed: false,
-            })
+            };
+            skill.finish(read)
         });
-    let mentionable = read.collect::<Result<Vec<_>>>()?;
+    let mentionable = read.try_listed()?;
     Ok(to_js(&skills::find_mentions(&searched, &mentionable).mentions))
 }

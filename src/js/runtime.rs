@@ -148,7 +148,7 @@ impl Runtime {
         }))
     }
 
-    /// Opens a stored session. Opening one that is open gives the same one.
+    /// Opens a stored session. Opening one that is open gives another handle on it.
     #[wasm_bindgen(js_name = "openSession", unchecked_return_type = "Promise<Session>")]
     pub fn open_session(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
         let inner = self.inner.clone();
@@ -240,6 +240,18 @@ impl Runtime {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
+        for name in [
+            "authorize",
+            "compaction",
+            "countTokens",
+            "defaults",
+            "protectedNames",
+            "skills",
+        ] {
+            if options.get(name)?.is_some() {
+                return Err(options.wrong(name, "is not supported by this version; leave it out"));
+            }
+        }
         let place = Place::parse(options.get("storage")?.as_ref(), "options.storage")?;
         let default_cwd = match options.object("host")? {
             Some(host) => host.text("cwd")?,
@@ -327,7 +339,7 @@ impl SkillCatalog {
 
 /// The text of a file that is given as text or as UTF-8 bytes.
 pub(super) fn file_text(content: &JsValue, name: &str) -> Result<String> {
-    let Some(bytes) = plain::bytes_in(content) else {
+    let Some(bytes) = plain::bytes_in(content, name)? else {
         return text(content, name);
     };
     String::from_utf8(bytes).map_err(|_| {

@@ -17,10 +17,11 @@ use super::{
 };
 use crate::{
     Error, Result,
+    list::TryListed,
     message::MessageView,
     runtime::{self, PromptOptions, SessionEvent, TurnReport},
     session::Incoming,
-    untyped::{self, FromJson},
+    untyped::{FromJson, Reader, field_error},
 };
 
 /// One conversation. What its getters return are copies or frozen.
@@ -83,9 +84,9 @@ impl Session {
     ) -> Promise {
         let inner = self.inner.clone();
         let page = json_in(&page, "page").and_then(|page| {
-            let page = untyped::object(&page, "page")?;
-            let before = untyped::member(page, "page", "before")?;
-            Ok((before, untyped::integer(page, "page", "limit", 1)?))
+            let mut page = Reader::new(&page, "page");
+            let read = (page.read("before"), page.integer("limit", 1));
+            page.finish(read)
         });
         promised(page.map(|(before, limit)| async move {
             let messages = inner.read_messages(before, limit).await?;
@@ -183,17 +184,12 @@ impl Session {
     ) -> Promise {
         let inner = self.inner.clone();
         let change = json_in(&change, "change").and_then(|change| {
-            let change = untyped::object(&change, "change")?;
-            let model = change
-                .get("model")
-                .map(|model| FromJson::from_json(model, "change.model"))
-                .transpose()?;
-            let system_prompt = untyped::member(change, "change", "systemPrompt")?;
-            Ok((
-                model,
-                system_prompt,
-                untyped::member(change, "change", "sections")?,
-            ))
+            let mut change = Reader::new(&change, "change");
+            // Absent is not null here: null takes the model away.
+            let named = change.get("model").is_some();
+            let model = named.then(|| change.read("model"));
+            let read = (model, change.read("systemPrompt"), change.read("sections"));
+            change.finish(read)
         });
         promised(change.map(|(model, system_prompt, sections)| async move {
             inner.configure(model, system_prompt, sections).await?;
@@ -219,7 +215,7 @@ impl Session {
     ) -> Promise {
         let inner = self.inner.clone();
         let preset = if preset.is_undefined() {
-            Err(Error::invalid("`preset` must be the name of a preset, or null").with("field", "preset"))
+            Err(field_error("preset", "must be the name of a preset, or null"))
         } else {
             json_in(&preset, "preset").and_then(|preset| FromJson::from_json(&preset, "preset"))
         };
@@ -439,9 +435,7 @@ pub(super) fn integer(value: &JsValue, name: &str) -> Result<u32> {
     let number = value
         .number()
         .filter(|number| number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(number));
-    let number = number.ok_or_else(|| {
-        Error::invalid(format!("`{name}` must be an integer from 0 up")).with("field", name)
-    })?;
+    let number = number.ok_or_else(|| field_error(name, "must be an integer from 0 up"))?;
     Ok(number as u32)
 }
 
@@ -512,5 +506,5 @@ pub(super) fn messages_in(messages: &Array, dispatched: bool) -> Result<Vec<Inco
                 degraded: Vec::new(),
             })
         })
-        .collect()
+        .try_listed()
 }

@@ -74,7 +74,7 @@ export interface RuntimeOptions {
     tools?: Tool[];
     /** Needed for `Session.prompt` only. */
     model?: ModelClient;
-    /** Milliseconds since the epoch; by default the machine's clock. */
+    /** Milliseconds since the epoch; by default the machine's clock, which also stands in for one that throws or gives no time. */
     now?: () => number;
     /** Whether results of calls that were not allowed are refused. By default true. */
     strict?: boolean;

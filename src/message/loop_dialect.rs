@@ -1,7 +1,7 @@
 //! The `loop` dialect: roles `user`, `assistant`, `toolResult`; blocks `text`, `image`, `thinking`, `toolCall`.
 
 use super::{Call, Kind, MessageData, MessageOutline, MessageView, Role, StopKind};
-use crate::{Error, Result};
+use crate::{Error, Result, list::Listed};
 
 /// A picture costs about this many tokens, whatever its size in bytes.
 const IMAGE_TOKENS: usize = 1_200;
@@ -115,7 +115,7 @@ pub fn call_arguments<M: MessageView>(message: &M) -> Vec<Option<M>> {
         .iter()
         .flatten()
         .filter(|block| block.field_text("type").as_deref() == Some("toolCall") && call(*block).is_some());
-    calls.map(|block| block.field("arguments")).collect()
+    calls.map(|block| block.field("arguments")).listed()
 }
 
 /// The message with text in front of its content: a string stays a string, blocks get one text block first.
@@ -123,7 +123,7 @@ pub fn with_text_before<M: MessageData>(message: &M, text: &M) -> M {
     let content = match message.field("content") {
         Some(content) if content.kind() == Kind::List => {
             let mut blocks = vec![text_block(text.clone())];
-            blocks.extend(content.items());
+            blocks.append(&mut content.items());
             M::list(blocks)
         }
         Some(content) => M::joined(&[text.clone(), content], "\n\n"),
@@ -180,11 +180,16 @@ pub fn typed_message<M: MessageData>(content: &M, timestamp: f64) -> Result<M> {
     }
     match message.field("timestamp").map(|value| value.kind()) {
         None => Ok(message.with_field("timestamp", M::from_number(timestamp))),
-        Some(Kind::Number) => Ok(message),
+        Some(Kind::Number) if is_time(&message) => Ok(message),
         Some(_) => Err(Error::invalid(
-            "`timestamp` of a message must be a number of milliseconds",
+            "`timestamp` of a message must be an integer number of milliseconds from 0 up",
         )),
     }
+}
+
+fn is_time<M: MessageView>(message: &M) -> bool {
+    let time = message.field("timestamp").and_then(|value| value.number());
+    time.is_some_and(|time| time.fract() == 0.0 && (0.0..=9_007_199_254_740_991.0).contains(&time))
 }
 
 /// The typed texts of a message: its string, or each of its text blocks.
@@ -197,7 +202,7 @@ pub fn texts<M: MessageView>(message: &M) -> Vec<M> {
             .filter(|block| block.field_text("type").as_deref() == Some("text"))
             .filter_map(|block| block.field("text"))
             .filter(|text| text.kind() == Kind::String)
-            .collect(),
+            .listed(),
         None => Vec::new(),
     }
 }

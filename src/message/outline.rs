@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Result,
-    untyped::{self, FromJson},
+    untyped::{self, FromJson, Reader},
 };
 
 /// Who a message is from.
@@ -89,10 +89,7 @@ pub fn turn_count(outlines: &[MessageOutline]) -> u32 {
 
 impl FromJson for MessageOutline {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let outline = untyped::object(value, path)?;
-        let flag = |name: &str| {
-            Ok::<_, crate::Error>(untyped::member::<Option<bool>>(outline, path, name)?.unwrap_or(false))
-        };
+        let mut outline = Reader::new(value, path);
         let roles = [
             ("user", Role::User),
             ("assistant", Role::Assistant),
@@ -101,27 +98,31 @@ impl FromJson for MessageOutline {
         ];
         let stops = [("error", StopKind::Error), ("aborted", StopKind::Aborted)];
         let role = outline.get("role").unwrap_or(&Value::Null);
-        let stop = untyped::optional(outline, "stop").map(|stop| untyped::one_of(stop, path, &stops));
-        Ok(Self {
-            role: untyped::one_of(role, path, &roles)?,
-            user_turn: flag("userTurn")?,
-            calls: untyped::member::<Option<_>>(outline, path, "calls")?.unwrap_or_default(),
-            answers: untyped::member::<Option<_>>(outline, path, "answers")?.unwrap_or_default(),
-            stop: stop.transpose()?,
-            is_error: flag("isError")?,
-            text_len: untyped::member(outline, path, "textLen")?,
-            tokens: untyped::member(outline, path, "tokens")?,
-            bytes: flag("bytes")?,
-        })
+        let role = untyped::one_of(role, path, &roles).map(Some);
+        let stop = outline.optional("stop");
+        let stop = stop.map(|stop| untyped::one_of(stop, path, &stops)).transpose();
+        let read = Self {
+            role: outline.taken(role).unwrap_or(Role::Other),
+            user_turn: outline.read_or_default("userTurn"),
+            calls: outline.read_or_default("calls"),
+            answers: outline.read_or_default("answers"),
+            stop: outline.taken(stop),
+            is_error: outline.read_or_default("isError"),
+            text_len: outline.read("textLen"),
+            tokens: outline.read("tokens"),
+            bytes: outline.read_or_default("bytes"),
+        };
+        outline.finish(read)
     }
 }
 
 impl FromJson for Call {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let call = untyped::object(value, path)?;
-        Ok(Self {
-            id: untyped::member(call, path, "id")?,
-            name: untyped::member(call, path, "name")?,
-        })
+        let mut call = Reader::new(value, path);
+        let read = Self {
+            id: call.read("id"),
+            name: call.read("name"),
+        };
+        call.finish(read)
     }
 }

@@ -1,6 +1,7 @@
 //! The `<permissions>` text: the preset's clauses in plain English, and never more than they give.
 
 use super::preset::{Access, Cell, Clause, Location, Preset, clauses};
+use crate::list::{Listed, joined};
 
 /// What a floor, a grant and the memory directory give. A rule that denies and a locked rule that asks stand above them.
 const UNLESS: &str = "unless a rule forbids it or insists on asking";
@@ -23,7 +24,6 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
                 "No permission preset is set: the rules and the grants below decide each call.".to_owned()
             }
         },
-        format!("Working directory: {}", one_line(working_directory)),
         format!(
             "`memory/` in the workspace root may be read and written, though not through a link, {UNLESS}."
         ),
@@ -36,6 +36,9 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
         },
         "Apart from that:".to_owned(),
     ];
+    if !working_directory.is_empty() {
+        lines.insert(1, format!("Working directory: {}", one_line(working_directory)));
+    }
     if let Some(what) = list(&clauses, Cell::Allow) {
         lines.push(format!("- allowed, {UNLESS}: {what}"));
     }
@@ -65,7 +68,7 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
     if replaces_legacy {
         lines.push(REPLACES.to_owned());
     }
-    lines.join("\n")
+    joined(&lines, "\n")
 }
 
 /// The clauses with this verb, in the order of the table; none where there is none.
@@ -74,11 +77,11 @@ fn list(clauses: &[Clause], verb: Cell) -> Option<String> {
         .iter()
         .filter(|clause| clause.verb == verb)
         .map(phrase)
-        .collect();
+        .listed();
     match parts.len() {
         0 => None,
         all if all == clauses.len() => Some("everything".to_owned()),
-        _ => Some(parts.join("; ")),
+        _ => Some(joined(&parts, "; ")),
     }
 }
 
@@ -100,7 +103,7 @@ fn one_line(path: &str) -> String {
     let mut line = String::with_capacity(path.len());
     for c in path.chars() {
         if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
-            line.extend(c.escape_unicode());
+            c.escape_unicode().for_each(|part| line.push(part));
         } else {
             line.push(c);
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::section::{self, Section, check_name, check_sections, render_system_prompt};
 use crate::untyped::{self, FromJson, field_error, insert_sorted, join};
-use crate::{Error, Result};
+use crate::{Error, Result, untyped::Reader};
 
 /// What changed in the system prompt when a user message was dispatched. The first checkpoint of a session holds
 /// every section.
@@ -56,13 +56,14 @@ impl Checkpoint {
 
 impl FromJson for Checkpoint {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let object = untyped::object(value, path)?;
-        let message_count = untyped::integer(object, path, "messageCount", 1)?;
-        let timestamp = untyped::milliseconds(object, path, "timestamp")?;
+        let mut object = Reader::new(value, path);
+        let message_count = object.integer("messageCount", 1);
+        let timestamp = object.milliseconds("timestamp");
+        let stored = object.get("sections").unwrap_or(&Value::Null);
+        object.finish(())?;
         let sections_path = join(path, "sections");
         let mut sections = BTreeMap::new();
-        for (name, value) in untyped::object(object.get("sections").unwrap_or(&Value::Null), &sections_path)?
-        {
+        for (name, value) in untyped::object(stored, &sections_path)? {
             let body = match value {
                 Value::String(body) => Some(body.clone()),
                 Value::Null => None,

@@ -3,8 +3,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Result;
 use crate::untyped::{self, FromJson, ToJson};
+use crate::{
+    Result,
+    list::{Listed, joined},
+    untyped::Reader,
+};
 
 /// A file with instructions for the project, as it was when the session was created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,11 +22,12 @@ pub struct InstructionFile {
 
 impl FromJson for InstructionFile {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let file = untyped::object(value, path)?;
-        Ok(Self {
-            path: untyped::member(file, path, "path")?,
-            content: untyped::member(file, path, "content")?,
-        })
+        let mut file = Reader::new(value, path);
+        let read = Self {
+            path: file.read("path"),
+            content: file.read("content"),
+        };
+        file.finish(read)
     }
 }
 
@@ -39,6 +44,6 @@ pub fn project_instructions_body(files: &[InstructionFile]) -> String {
         .iter()
         .filter(|file| !file.content.trim().is_empty())
         .map(|file| format!("# {}\n\n{}", file.path, file.content))
-        .collect();
-    files.join("\n\n")
+        .listed();
+    joined(&files, "\n\n")
 }

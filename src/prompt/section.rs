@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::neutralise::neutralise;
 use crate::untyped::{self, FromJson, ToJson, insert_sorted};
-use crate::{Error, Result};
+use crate::{Error, Result, untyped::Reader};
 
 /// The application's own instructions; rendered first, without tags, exactly as given.
 pub const PREAMBLE: &str = "preamble";
@@ -70,11 +70,12 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 
 impl FromJson for Section {
     fn from_json(value: &serde_json::Value, path: &str) -> Result<Self> {
-        let section = untyped::object(value, path)?;
-        Ok(Self {
-            name: untyped::member(section, path, "name")?,
-            content: untyped::member(section, path, "content")?,
-        })
+        let mut section = Reader::new(value, path);
+        let read = Self {
+            name: section.read("name"),
+            content: section.read("content"),
+        };
+        section.finish(read)
     }
 }
 

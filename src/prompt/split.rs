@@ -1,8 +1,10 @@
 //! Taking foreign system prompts apart, for looking at them.
 
-use std::collections::HashMap;
-
 use super::section::{PREAMBLE, Section, check_name};
+use crate::{
+    list::{Listed, joined},
+    untyped::Numbered,
+};
 
 /// Splits a prompt at lines of the form `<name>` … `</name>`, in the order in which they stand.
 ///
@@ -11,16 +13,17 @@ use super::section::{PREAMBLE, Section, check_name};
 /// `preamble` in front, its pieces trimmed of line breaks and joined by a blank line. A session never calls this, it keeps
 /// its sections.
 pub fn split_system_prompt(prompt: &str) -> Vec<Section> {
-    let lines: Vec<&str> = prompt.split('\n').collect();
+    let lines: Vec<&str> = prompt.split('\n').listed();
     // Closing tags by name: where the names' lists are, and the lists.
-    let mut names: HashMap<&str, usize> = HashMap::new();
+    let mut names = Numbered::default();
     let mut closings: Vec<Vec<usize>> = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         if let Some(name) = tag(line, "</") {
-            let at = *names.entry(name).or_insert(closings.len());
-            match closings.get_mut(at) {
-                Some(list) => list.push(index),
-                None => closings.push(vec![index]),
+            if names.add(name, closings.len()) {
+                closings.push(Vec::new());
+            }
+            if let Some(list) = names.get(name).and_then(|at| closings.get_mut(at)) {
+                list.push(index);
             }
         }
     }
@@ -31,7 +34,7 @@ pub fn split_system_prompt(prompt: &str) -> Vec<Section> {
     let mut index = 0;
     while let Some(line) = lines.get(index) {
         let closing = tag(line, "<").and_then(|name| {
-            let candidates = closings.get(*names.get(name)?)?;
+            let candidates = closings.get(names.get(name)?)?;
             let end = *candidates.get(candidates.partition_point(|at| *at <= index))?;
             Some((name, end))
         });
@@ -46,7 +49,7 @@ pub fn split_system_prompt(prompt: &str) -> Vec<Section> {
     outside.push(piece(&lines, text_from, lines.len()));
     outside.retain(|piece| !piece.trim().is_empty());
     if !outside.is_empty() {
-        sections.insert(0, Section::new(PREAMBLE, outside.join("\n\n")));
+        sections.insert(0, Section::new(PREAMBLE, joined(&outside, "\n\n")));
     }
     sections
 }
@@ -58,7 +61,7 @@ fn tag<'a>(line: &'a str, open: &str) -> Option<&'a str> {
 }
 
 fn join(lines: &[&str], from: usize, to: usize) -> String {
-    lines.get(from..to).unwrap_or_default().join("\n")
+    joined(lines.get(from..to).unwrap_or_default(), "\n")
 }
 
 fn piece(lines: &[&str], from: usize, to: usize) -> String {

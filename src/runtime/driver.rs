@@ -5,6 +5,7 @@ use std::{future::poll_fn, rc::Rc, task::Poll};
 use super::{Model, PromptOptions, Session, Signal, TurnReport, session::aborted};
 use crate::{
     Error, ErrorCode, Result,
+    list::Listed,
     message::{Call, MessageData, loop_dialect},
     session::{Exclusive, Incoming, Next, Outcome, ToolCall},
     storage::LocalFuture,
@@ -134,7 +135,7 @@ impl<M: MessageData + 'static> Session<M> {
                     result: None,
                 }
             })
-            .collect();
+            .listed();
         let all = poll_fn(|context| {
             let mut pending = false;
             for tool in &mut running {
@@ -165,7 +166,7 @@ impl<M: MessageData + 'static> Session<M> {
                     degraded: Vec::new(),
                 },
             })
-            .collect()
+            .listed()
     }
 }
 

@@ -12,6 +12,7 @@ use super::{Listener, Listeners, Runtime, Signal, Turn};
 use crate::{
     Error, ErrorCode, Result,
     context::{Notice, NoticeCode},
+    list::Listed,
     message::{MessageData, MessageIndex, UserTurn, loop_dialect, turn_count},
     permissions::Preset,
     prompt::Section,
@@ -260,7 +261,10 @@ impl<M: MessageData + 'static> Session<M> {
                 .filter_map(|text| text.text_lossy())
             {
                 let scan = skills::find_mentions(&text, &mentionable);
-                mentioned.extend(scan.mentions.into_iter().map(|mention| mention.id));
+                scan.mentions
+                    .into_iter()
+                    .map(|mention| mention.id)
+                    .append_to(&mut mentioned);
                 notices.extend(scan.notices);
             }
         }
@@ -277,7 +281,7 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(TurnInput {
             message,
             skills,
-            notices: notices.collect(),
+            notices: notices.listed(),
         })
     }
 
@@ -364,7 +368,7 @@ impl<M: MessageData + 'static> Session<M> {
         let loaded = from.saturating_sub(machine.loaded_from()) as usize;
         (from..)
             .zip(machine.bodies().iter().skip(loaded).cloned())
-            .collect()
+            .listed()
     }
 
     fn announce(&self, messages: Vec<(u32, M)>) {
@@ -429,6 +433,18 @@ impl<M: MessageData + 'static> Session<M> {
         self.announce(self.messages_from(before));
         self.save_later().await;
         let save_error = self.machine().save_error().cloned();
+        let mut end = end;
+        if let Some(error) = save_error
+            .as_ref()
+            .filter(|error| error.code() == ErrorCode::Conflict)
+        {
+            // What this turn said stands beside another conversation: whatever the model says, that is no success.
+            end = TurnEnd {
+                outcome: Outcome::Error,
+                error: Some(error.message().to_owned()),
+            };
+            self.machine_mut().end_shows(&end);
+        }
         let report = TurnReport {
             end,
             saved: save_error.is_none(),
@@ -553,14 +569,8 @@ impl<M: MessageData + 'static> Session<M> {
             from.max(loaded_from) - loaded_from,
             to.saturating_sub(loaded_from),
         );
-        page.extend(
-            machine
-                .bodies()
-                .iter()
-                .take(end as usize)
-                .skip(skip as usize)
-                .cloned(),
-        );
+        let loaded = machine.bodies().iter().take(end as usize);
+        loaded.skip(skip as usize).cloned().append_to(&mut page);
         Ok(page)
     }
 

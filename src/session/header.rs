@@ -9,7 +9,7 @@ use crate::{
     Error, ErrorCode, Result,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
-    untyped::{self, FromJson, ToJson},
+    untyped::{self, FromJson, Reader, ToJson},
 };
 
 /// The shape of a session's messages, fixed when it is created.
@@ -88,31 +88,30 @@ impl NewSession {
         if options.is_null() {
             return Ok(Self::default());
         }
-        let options = untyped::object(options, "options")?;
+        let mut options = Reader::new(options, "options");
         for name in ["runContext", "projectId", "ticketId"] {
-            if untyped::optional(options, name).is_some() {
+            if options.optional(name).is_some() {
                 let text = "is not supported by this version; leave it out";
-                return Err(untyped::field_error(&format!("options.{name}"), text));
+                let refusal = untyped::field_error(&format!("options.{name}"), text);
+                options.taken(Err::<(), _>(refusal));
             }
         }
-        let permission_preset = options.get("permissionPreset");
-        Ok(Self {
-            id: untyped::member(options, "options", "id")?,
-            cwd: untyped::member(options, "options", "cwd")?,
-            dialect: untyped::member(options, "options", "dialect")?,
-            permission_preset: permission_preset
-                .map(|preset| FromJson::from_json(preset, "options.permissionPreset"))
-                .transpose()?,
-            agent_id: untyped::member(options, "options", "agentId")?,
-            source: untyped::member(options, "options", "source")?,
-            headless: untyped::member::<Option<_>>(options, "options", "headless")?.unwrap_or_default(),
-            system_prompt: untyped::member::<Option<_>>(options, "options", "systemPrompt")?
-                .unwrap_or_default(),
-            project_instructions: untyped::member::<Option<_>>(options, "options", "projectInstructions")?
-                .unwrap_or_default(),
-            sections: untyped::member::<Option<_>>(options, "options", "sections")?.unwrap_or_default(),
-            model: untyped::member(options, "options", "model")?,
-        })
+        // Absent is not null here: null is a choice.
+        let chosen = options.get("permissionPreset").is_some();
+        let read = Self {
+            id: options.read("id"),
+            cwd: options.read("cwd"),
+            dialect: options.read("dialect"),
+            permission_preset: chosen.then(|| options.read("permissionPreset")),
+            agent_id: options.read("agentId"),
+            source: options.read("source"),
+            headless: options.read_or_default("headless"),
+            system_prompt: options.read_or_default("systemPrompt"),
+            project_instructions: options.read_or_default("projectInstructions"),
+            sections: options.read_or_default("sections"),
+            model: options.read("model"),
+        };
+        options.finish(read)
     }
 }
 
@@ -146,15 +145,23 @@ macro_rules! settings {
 
             /// Every field by name, as a new session's record holds it.
             pub fn to_settings(&self) -> BTreeMap<String, Value> {
+                let fields: &[(&str, &dyn ToJson)] = &[$(($name, &self.$field),)*];
                 let mut settings = BTreeMap::new();
-                $(settings.insert($name.to_owned(), self.$field.to_json());)*
+                for (name, value) in fields {
+                    settings.insert((*name).to_owned(), value.to_json());
+                }
                 settings
             }
 
             /// Reads a stored record's settings. A field that is absent has its default; one that cannot be read
             /// fails, so that nothing is overwritten by accident.
             pub fn from_settings(stored: &BTreeMap<String, Value>) -> Result<Self> {
-                Ok(Self { $($field: read(stored, $name)?,)* })
+                let mut refusal = None;
+                let header = Self { $($field: read(stored, $name, &mut refusal),)* };
+                match refusal {
+                    None => Ok(header),
+                    Some(error) => Err(error),
+                }
             }
         }
     };
@@ -195,16 +202,24 @@ settings! {
     LastError(last_error: Option<String>) = "error",
 }
 
-/// A stored setting; one that is not there has its default.
-fn read<T: FromJson + Default>(stored: &BTreeMap<String, Value>, name: &str) -> Result<T> {
+/// A stored setting; one that is not there has its default. The first refusal is kept.
+fn read<T: FromJson + Default>(
+    stored: &BTreeMap<String, Value>,
+    name: &str,
+    refusal: &mut Option<Error>,
+) -> T {
     let Some(value) = stored.get(name) else {
-        return Ok(T::default());
+        return T::default();
     };
-    T::from_json(value, name).map_err(|cause| {
-        let text =
-            format!("a stored setting cannot be read: {cause}; export the session or repair the record");
-        Error::new(ErrorCode::StorageFailed, text).with("field", name)
+    T::from_json(value, name).unwrap_or_else(|cause| {
+        refusal.get_or_insert_with(|| unreadable(name, &cause));
+        T::default()
     })
+}
+
+fn unreadable(name: &str, cause: &Error) -> Error {
+    let text = format!("a stored setting cannot be read: {cause}; export the session or repair the record");
+    Error::new(ErrorCode::StorageFailed, text).with("field", name)
 }
 
 impl FromJson for Preset {
@@ -238,17 +253,14 @@ impl FromJson for Outcome {
 
 impl FromJson for ModelRef {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let model = untyped::object(value, path)?;
-        let tokens = |name: &str| match untyped::optional(model, name) {
-            None => Ok(None),
-            Some(_) => untyped::integer(model, path, name, 1).map(Some),
+        let mut model = Reader::new(value, path);
+        let read = Self {
+            provider: model.read("provider"),
+            id: model.read("id"),
+            context_window: model.optional_integer("contextWindow", 1),
+            max_tokens: model.optional_integer("maxTokens", 1),
         };
-        Ok(Self {
-            provider: untyped::string(model, path, "provider")?,
-            id: untyped::string(model, path, "id")?,
-            context_window: tokens("contextWindow")?,
-            max_tokens: tokens("maxTokens")?,
-        })
+        model.finish(read)
     }
 }
 

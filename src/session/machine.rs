@@ -18,6 +18,7 @@ use crate::{
         BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, Notice, Placement, Projection,
         RequestTrace, RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
     },
+    list::{Listed, joined},
     message::{Call, MessageData, MessageIndex, MessageOutline, Role, StopKind, loop_dialect, turn_count},
     permissions::{Preset, permissions_text},
     prompt::{
@@ -338,7 +339,7 @@ impl<M: MessageData> Machine<M> {
             "project_instructions",
             project_instructions_body(&self.header.project_instructions),
         ));
-        sections.extend(self.header.sections.iter().cloned());
+        self.header.sections.iter().cloned().append_to(&mut sections);
         if !self.cwd.is_empty() {
             sections.push(section("cwd", format!("Current working directory: {}", self.cwd)));
         }
@@ -372,10 +373,10 @@ impl<M: MessageData> Machine<M> {
         };
         let open = self.open_calls();
         let result = if turn.prepared.is_none() && !open.is_empty() {
-            let ids: Vec<&str> = open.iter().map(|call| call.id.as_str()).collect();
+            let ids: Vec<&str> = open.iter().map(|call| call.id.as_str()).listed();
             Err(Error::invalid(format!(
                 "tool calls are open: `{}`; append their results first",
-                ids.join("`, `")
+                joined(&ids, "`, `")
             )))
         } else {
             self.build_request(&mut turn)
@@ -393,7 +394,7 @@ impl<M: MessageData> Machine<M> {
         let has_snapshot = snapshot.is_some();
         self.bodies.push(prepared.message.clone());
         self.outlines.push(prepared.outline.clone());
-        self.snapshots.extend(snapshot);
+        snapshot.into_iter().append_to(&mut self.snapshots);
         let result = self.build_stored_request(turn);
         self.bodies.pop();
         self.outlines.pop();
@@ -413,7 +414,7 @@ impl<M: MessageData> Machine<M> {
             &self.snapshots,
             compaction,
         )?;
-        notices.extend(turn.notices.iter().cloned());
+        turn.notices.iter().cloned().append_to(&mut notices);
         let (tokens, parts) = self.measure(&projection, &turn.system_prompt, compaction);
         let model = self.header.model.as_ref();
         let budget = ContextBudget::new(
@@ -422,9 +423,9 @@ impl<M: MessageData> Machine<M> {
             parts,
         );
         let tools = &self.surroundings.tools;
-        let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).collect();
+        let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).listed();
         let trace = RequestTrace {
-            tools: texts.join(","),
+            tools: joined(&texts, ","),
             system_prompt: turn.system_prompt.clone(),
             projection: projection.clone(),
         };
@@ -432,7 +433,7 @@ impl<M: MessageData> Machine<M> {
         let request = ModelRequest {
             system_prompt: turn.system_prompt.clone(),
             messages,
-            tools: tools.iter().map(|tool| tool.declaration.clone()).collect(),
+            tools: tools.iter().map(|tool| tool.declaration.clone()).listed(),
         };
         turn.built = Some(trace);
         self.budget = Some(budget);
@@ -500,7 +501,7 @@ impl<M: MessageData> Machine<M> {
                 own
             }
         });
-        (tokens.collect(), parts)
+        (tokens.listed(), parts)
     }
 
     /// The request is on its way. The first time, the user message, its snapshot and the checkpoint are kept, in
@@ -531,11 +532,10 @@ impl<M: MessageData> Machine<M> {
         };
         if let Some(prepared) = turn.prepared.take() {
             self.checkpoints = checkpoints;
-            self.snapshots
-                .extend(prepared.snapshot.map(|snapshot| RuntimeContextSnapshot {
-                    timestamp: stamp.now,
-                    ..snapshot
-                }));
+            if let Some(mut snapshot) = prepared.snapshot {
+                snapshot.timestamp = stamp.now;
+                self.snapshots.push(snapshot);
+            }
             self.bodies.push(prepared.message);
             self.outlines.push(prepared.outline);
             self.commit_conversation(&base, vec![Setting::OpenTurn(Some(base.messages))], stamp);
@@ -737,6 +737,12 @@ impl<M: MessageData> Machine<M> {
         Ok(end)
     }
 
+    /// Shows another end than the one that waits to be saved.
+    pub fn end_shows(&mut self, end: &TurnEnd) {
+        self.header.set(Setting::LastOutcome(Some(end.outcome)));
+        self.header.set(Setting::LastError(end.error.clone()));
+    }
+
     fn end_settings(&self, end: &TurnEnd) -> Vec<Setting> {
         vec![
             Setting::OpenTurn(None),
@@ -760,7 +766,7 @@ impl<M: MessageData> Machine<M> {
         self.numbered_open_calls()
             .into_iter()
             .map(|(_, call)| call)
-            .collect()
+            .listed()
     }
 
     /// The same, with their positions among the calls of their message.
@@ -768,7 +774,7 @@ impl<M: MessageData> Machine<M> {
         let Some((message, answered)) = self.last_calls() else {
             return Vec::new();
         };
-        let mut open: Vec<(usize, Call)> = message.calls.iter().cloned().enumerate().collect();
+        let mut open: Vec<(usize, Call)> = message.calls.iter().cloned().enumerate().listed();
         for id in answered {
             if let Some(at) = open.iter().position(|(_, call)| call.id == *id) {
                 open.remove(at);
@@ -784,7 +790,7 @@ impl<M: MessageData> Machine<M> {
             .iter()
             .rev()
             .take_while(|outline| outline.role == Role::ToolResult);
-        let answered: Vec<&String> = results.flat_map(|outline| outline.answers.iter()).collect();
+        let answered: Vec<&String> = results.flat_map(|outline| outline.answers.iter()).listed();
         let message = self
             .outlines
             .iter()
@@ -823,7 +829,7 @@ impl<M: MessageData> Machine<M> {
             id: call.id,
             name: call.name,
         };
-        open.into_iter().map(call).collect()
+        open.into_iter().map(call).listed()
     }
 
     // ---- settings --------------------------------------------------------------------------------------------
@@ -946,11 +952,12 @@ impl<M: MessageData> Machine<M> {
                 if outline.role == Role::Assistant {
                     turn.partial = None;
                 }
-                turn.degraded
-                    .extend(message.degraded.into_iter().map(|path| Degraded {
+                for path in message.degraded {
+                    turn.degraded.push(Degraded {
                         message_index: MessageIndex(at),
                         path,
-                    }));
+                    });
+                }
             }
             self.bodies.push(message.body);
             self.outlines.push(outline);
@@ -991,7 +998,7 @@ impl<M: MessageData> Machine<M> {
                 index: MessageIndex(at),
                 body: body.clone(),
             })
-            .collect();
+            .listed();
         if !commit.messages.is_empty() {
             let pack_size = OUTLINES_PER_PACK as usize;
             let first = base.messages / OUTLINES_PER_PACK;
@@ -1005,7 +1012,7 @@ impl<M: MessageData> Machine<M> {
                     pack,
                     outlines: outlines.to_vec(),
                 })
-                .collect();
+                .listed();
         }
         commit.snapshots = numbered_from(&self.snapshots, base.snapshots);
         commit.checkpoints = numbered_from(&self.checkpoints, base.checkpoints);
@@ -1156,7 +1163,7 @@ impl<M: MessageData> Machine<M> {
         let typed = loaded.filter(|(outline, _)| outline.user_turn);
         typed
             .map(|(_, body)| M::joined(&loop_dialect::texts(body), "\n"))
-            .collect()
+            .listed()
     }
 }
 
@@ -1169,7 +1176,7 @@ struct Lengths {
 
 fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
     let numbered = items.iter().zip(0u32..).skip(from);
-    numbered.map(|(item, at)| (at, item.clone())).collect()
+    numbered.map(|(item, at)| (at, item.clone())).listed()
 }
 
 /// Messages on their way in, with the calls that are open after them.

@@ -1,14 +1,17 @@
 //! The catalogue: every skill there is, in one order, with what stands in its way.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::manifest::{ParseOutcome, parse_skill, parse_skill_bytes, revision};
 use super::mention::Mentionable;
-use crate::{Error, ErrorCode, Result, untyped::ToJson};
+use crate::{
+    Error, ErrorCode, Result,
+    list::Listed,
+    untyped::{Numbered, ToJson},
+};
 
 /// Scopes from the strongest to the weakest, unless told otherwise.
 const SCOPE_ORDER: [&str; 3] = ["project", "personal", "bundled"];
@@ -91,7 +94,7 @@ impl SkillEntry {
     }
 
     fn from_outcome(scope: &str, location: &str, content: String, outcome: ParseOutcome) -> Result<Self> {
-        if scope.trim().is_empty() || scope.contains(':') {
+        if scope.trim().is_empty() || scope.bytes().any(|byte| byte == b':') {
             return Err(Error::invalid(format!(
                 "`{scope}` is no scope; use a name without colons, such as `project`"
             )));
@@ -234,7 +237,7 @@ impl Catalog {
                 location: Some(entry.location.clone()),
                 shadowed: entry.status == SkillStatus::Shadowed,
             })
-            .collect()
+            .listed()
     }
 
     fn rank(&self, scope: &str) -> usize {
@@ -257,20 +260,21 @@ impl Catalog {
     /// two of them in that scope make it ambiguous.
     fn refresh(&mut self) {
         // Entries stand by scope, the strongest first, so the first competitor for a name has the scope that wins it.
-        let mut winners: HashMap<&str, usize> = HashMap::new();
+        let mut winners = Numbered::default();
         let mut won: Vec<(&str, u32)> = Vec::new();
         for entry in &self.entries {
             if !entry.enabled || entry.status == SkillStatus::Invalid {
                 continue;
             }
-            let at = *winners.entry(&entry.name).or_insert(won.len());
+            winners.add(&entry.name, won.len());
+            let at = winners.get(&entry.name).unwrap_or(won.len());
             match won.get_mut(at) {
                 None => won.push((&entry.scope, 1)),
                 Some((scope, count)) if *scope == entry.scope => *count += 1,
                 Some(_) => {}
             }
         }
-        let winner = |entry: &SkillEntry| won.get(*winners.get(entry.name.as_str())?);
+        let winner = |entry: &SkillEntry| won.get(winners.get(&entry.name)?);
         let status = |entry: &SkillEntry| match (entry.status, winner(entry)) {
             (SkillStatus::Invalid, _) => SkillStatus::Invalid,
             _ if !entry.enabled => SkillStatus::Disabled,
@@ -278,7 +282,7 @@ impl Catalog {
             (_, Some((_, count))) if *count > 1 => SkillStatus::Ambiguous,
             _ => SkillStatus::Active,
         };
-        let statuses: Vec<SkillStatus> = self.entries.iter().map(status).collect();
+        let statuses: Vec<SkillStatus> = self.entries.iter().map(status).listed();
         for (entry, status) in self.entries.iter_mut().zip(statuses) {
             entry.status = status;
         }

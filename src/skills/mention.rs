@@ -1,10 +1,13 @@
 //! Mentions: `$name` and `[$name](location)` in what a person typed.
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::untyped::insert_sorted;
+use crate::{
+    list::Listed,
+    untyped::{Numbered, insert_sorted},
+};
 
 /// A skill that can be mentioned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +104,7 @@ pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
         units: 0,
     };
     let mut stops = Stops { text, next: 0 };
-    let mut reported: HashMap<&str, usize> = HashMap::new();
+    let mut reported = Numbered::default();
     let mut scan = MentionScan::default();
     let mut behind_last = 0;
 
@@ -136,7 +139,7 @@ pub fn find_mentions(text: &str, skills: &[Mentionable]) -> MentionScan {
                 end,
             }),
             Err(code) => {
-                if name.chars().any(char::is_alphabetic) && reported.insert(name, start).is_none() {
+                if name.chars().any(char::is_alphabetic) && reported.add(name, start) {
                     scan.notices.push(MentionNotice {
                         code,
                         name: name.to_owned(),
@@ -164,9 +167,9 @@ fn resolve<'a>(
         .iter()
         .filter(here)
         .filter(|skill| !skill.shadowed)
-        .collect();
+        .listed();
     if meant.is_empty() && location.is_some() {
-        meant = skills.iter().filter(here).collect();
+        meant = skills.iter().filter(here).listed();
     }
     match meant.as_slice() {
         [skill] => Ok(skill),
@@ -280,7 +283,7 @@ impl<'a> Fence<'a> {
 
     /// What follows backticks must hold none, otherwise they are a code span.
     fn opens(&self) -> bool {
-        self.mark == '~' || !self.info.contains('`')
+        self.mark == '~' || !self.info.bytes().any(|byte| byte == b'`')
     }
 
     fn closes(&self, open: &Fence<'_>) -> bool {

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::frontmatter;
-use crate::context::LoadedSkill;
 use crate::prompt::neutralise;
+use crate::{
+    context::LoadedSkill,
+    list::{Listed, split_at_text},
+};
 
 /// A stretch of text in UTF-16 units, as JavaScript counts: from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,15 +62,15 @@ pub fn skill_spans(content: &str, skills: &[LoadedSkill]) -> Vec<Option<Span>> {
         .iter()
         .map(|skill| {
             let tag = opening_tag(skill);
-            let (before, behind) = rest.split_once(tag.as_str())?;
-            let (body, behind) = behind.split_once(CLOSING_LINE)?;
+            let (before, behind) = split_at_text(rest, &tag)?;
+            let (body, behind) = split_at_text(behind, CLOSING_LINE)?;
             let start = units + utf16_len(before);
             let end = start + utf16_len(&tag) + utf16_len(body) + utf16_len(CLOSING_LINE);
             rest = behind;
             units = end;
             Some(Span { start, end })
         })
-        .collect()
+        .listed()
 }
 
 const BETWEEN: &str = "\n\n";

@@ -1,10 +1,8 @@
 //! From choices to loaded skills.
 
-use std::collections::HashMap;
-
 use super::catalog::{Catalog, SkillEntry, SkillStatus};
 use crate::context::LoadedSkill;
-use crate::{Error, ErrorCode, Result};
+use crate::{Error, ErrorCode, Result, list::Listed, untyped::Numbered};
 
 /// Loads what was chosen by id and what was mentioned: each skill once, in catalogue order, with its text and revision of
 /// now.
@@ -28,17 +26,17 @@ pub fn select(catalog: &Catalog, explicit: &[String], mentioned: &[String]) -> R
             .with("id", id.as_str())
             .with("reason", reason));
     }
-    let mut chosen: HashMap<&str, usize> = HashMap::new();
+    let mut chosen = Numbered::default();
     for (at, id) in explicit.iter().chain(mentioned).enumerate() {
-        chosen.insert(id, at);
+        chosen.add(id, at);
     }
     let loaded = catalog
         .list()
         .iter()
-        .filter(|entry| chosen.contains_key(entry.id.as_str()))
+        .filter(|entry| chosen.get(&entry.id).is_some())
         .filter(|entry| !matches!(entry.status, SkillStatus::Disabled | SkillStatus::Invalid))
         .map(load);
-    Ok(loaded.collect())
+    Ok(loaded.listed())
 }
 
 fn load(entry: &SkillEntry) -> LoadedSkill {

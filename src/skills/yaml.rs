@@ -4,6 +4,7 @@ use saphyr_parser::{Event, Marker, Parser};
 use serde_json::{Map, Value};
 
 use super::diagnostic::{DiagnosticCode, Position, narrow};
+use crate::list::split_at_text;
 
 /// Lists and mappings inside each other, the outermost mapping included.
 const MAX_DEPTH: usize = 8;
@@ -143,7 +144,7 @@ fn directive(block: &str) -> Option<usize> {
 
 /// The parser reports an alias without an anchor as an error of its own; to us it is an alias.
 fn refusal_of(info: &str) -> DiagnosticCode {
-    if info.contains("unknown anchor") {
+    if split_at_text(info, "unknown anchor").is_some() {
         DiagnosticCode::AliasRefused
     } else {
         DiagnosticCode::InvalidYaml

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Commit, CommitStatus, Counters, OUTLINES_PER_PACK, REMEMBERED_OPERATIONS, SessionRecord};
 use crate::{
     Error, ErrorCode, Result,
-    untyped::{self, FromJson},
+    untyped::{FromJson, Reader},
 };
 
 /// A session's record as storage keeps it: with the number of its commits, which says where the next operation id
@@ -33,10 +33,10 @@ impl StoredRecord {
 
 impl FromJson for StoredRecord {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        Ok(Self {
-            record: SessionRecord::from_json(value, path)?,
-            commit_count: untyped::member(untyped::object(value, path)?, path, "commitCount")?,
-        })
+        let record = SessionRecord::from_json(value, path)?;
+        let mut stored = Reader::new(value, path);
+        let commit_count = stored.read("commitCount");
+        stored.finish(Self { record, commit_count })
     }
 }
 

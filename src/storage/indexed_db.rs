@@ -12,24 +12,21 @@ mod session;
 
 use std::{fmt, rc::Rc};
 
-use indexed_db_futures::{
-    BuildPrimitive, KeyRange, cursor::CursorDirection, object_store::ObjectStore, prelude::QuerySource,
-    transaction::TransactionDurability,
-};
 use js_sys::Array;
 use serde_json::Value;
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::{IdbCursorDirection, IdbCursorWithValue, IdbKeyRange, IdbObjectStore};
 
 use self::{
     connection::Connection,
-    database::{Handle, Work},
+    database::{Handle, Work, given},
     session::Session,
 };
 use super::{
     DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedStorage, Storage,
     StorageInfo, keys, known_store,
 };
-use crate::{Error, Result, untyped::insert_sorted};
+use crate::{Error, Result, list::TryListed, untyped::insert_sorted};
 
 /// The name of the database where none is given.
 pub const DEFAULT_NAME: &str = "runcontext";
@@ -54,10 +51,6 @@ impl IndexedDb {
     /// wrote the database, `storage_quota`, `storage_lost` or `storage_failed`. A failed attempt leaves nothing
     /// behind. [`is_unavailable`] tells an absent or forbidden IndexedDB from the rest.
     pub async fn open(name: &str, durability: Durability) -> Result<Self> {
-        let durability = match durability {
-            Durability::Strict => TransactionDurability::Strict,
-            Durability::Relaxed => TransactionDurability::Relaxed,
-        };
         Ok(Self(Rc::new(Connection::open(name, durability).await?)))
     }
 }
@@ -126,8 +119,7 @@ impl SharedStorage for Shared {
                     value.as_ref().map(records::write).transpose()?,
                 ))
             };
-            let changes: Vec<(JsValue, Option<JsValue>)> =
-                changes.iter().map(ready).collect::<Result<_>>()?;
+            let changes: Vec<(JsValue, Option<JsValue>)> = changes.iter().map(ready).try_listed()?;
             let write = async |handle: &Handle| {
                 let work = self.0.write(handle, &[&name])?;
                 change(&work, &work.store(&name)?, &changes)?;
@@ -138,16 +130,15 @@ impl SharedStorage for Shared {
     }
 }
 
-async fn list_shared(work: &Work<'_>, name: &str) -> Result<Vec<(String, Value)>> {
+async fn list_shared(work: &Work, name: &str) -> Result<Vec<(String, Value)>> {
     let store = work.store(name)?;
-    let keys = store.get_all_keys::<JsValue>().primitive();
-    let values = store.get_all::<JsValue>().primitive();
-    let (keys, values) = (work.result(keys).await?, work.result(values).await?);
+    let keys = work.ask(store.get_all_keys())?;
+    let values = work.ask(store.get_all())?;
+    let keys: Array = work.result(&keys).await?.unchecked_into();
+    let values: Array = work.result(&values).await?.unchecked_into();
     let mut list = Vec::new();
-    for (key, value) in keys.zip(values) {
-        let key = key.map_err(|error| failure::of_crate(&error))?;
+    for (key, value) in keys.iter().zip(values.iter()) {
         let key = key.as_string().unwrap_or_default();
-        let value = value.map_err(|error| failure::of_crate(&error))?;
         // IndexedDB sorts by UTF-16 units, other storage by code point.
         insert_sorted(
             &mut list,
@@ -158,11 +149,11 @@ async fn list_shared(work: &Work<'_>, name: &str) -> Result<Vec<(String, Value)>
     Ok(list)
 }
 
-fn change(work: &Work<'_>, store: &ObjectStore<'_>, changes: &[(JsValue, Option<JsValue>)]) -> Result<()> {
+fn change(work: &Work, store: &IdbObjectStore, changes: &[(JsValue, Option<JsValue>)]) -> Result<()> {
     for (key, value) in changes {
         match value {
-            Some(value) => work.sent(store.put(value.clone()).with_key(key.clone()).primitive())?,
-            None => work.sent(store.delete::<JsValue, _>(key.clone()).primitive())?,
+            Some(value) => work.sent(store.put_with_key(value, key))?,
+            None => work.sent(store.delete(key))?,
         }
     }
     Ok(())
@@ -183,49 +174,51 @@ impl DirectoryStorage for Directory {
     }
 }
 
-async fn list_sessions(work: &Work<'_>, filter: &ListFilter) -> Result<Vec<SessionRecord>> {
+async fn list_sessions(work: &Work, filter: &ListFilter) -> Result<Vec<SessionRecord>> {
     let store = work.store(keys::SESSIONS)?;
     let name = if filter.cwd.is_some() {
         schema::BY_CWD
     } else {
         schema::BY_UPDATED
     };
-    let index = store.index(name).map_err(|error| failure::of_crate(&error))?;
-    let open = index
-        .open_cursor()
-        .with_query::<JsValue, _>(before(filter))
-        .with_direction(CursorDirection::Prev)
-        .primitive();
+    let index = given(store.index(name))?;
+    let direction = IdbCursorDirection::Prev;
+    let opened = index.open_cursor_with_range_and_direction(&before(filter)?, direction);
+    let mut asked = work.ask(opened)?;
     let found = Array::new();
-    if let Some(mut cursor) = work.result(open).await? {
-        while found.length() < filter.limit {
-            match work.result(Ok(cursor.next_record::<JsValue>())).await? {
-                Some(record) => found.push(&record),
-                None => break,
-            };
+    loop {
+        let cursor = work.result(&asked).await?;
+        // A cursor behind the last record is null.
+        let Ok(cursor) = cursor.dyn_into::<IdbCursorWithValue>() else {
+            break;
+        };
+        found.push(&given(cursor.value())?);
+        if found.length() >= filter.limit {
+            break;
         }
+        given(cursor.continue_())?;
+        asked = asked.again();
     }
     records::read("", &found)
 }
 
 /// The part of an index that comes before the last entry of the page before.
-fn before(filter: &ListFilter) -> KeyRange<JsValue> {
-    let position = |first: &[JsValue]| -> Option<JsValue> {
-        let (updated_at, id) = filter.before.as_ref()?;
-        let rest = [JsValue::from_f64(*updated_at), JsValue::from_str(id)];
-        Some(first.iter().cloned().chain(rest).collect::<Array>().into())
-    };
-    match &filter.cwd {
-        Some(cwd) => {
-            let (first, last) = records::beginning(cwd);
-            match position(&[cwd.as_str().into()]) {
-                Some(position) => KeyRange::Bound(first, false, position, true),
-                None => KeyRange::Bound(first, false, last, false),
-            }
+fn before(filter: &ListFilter) -> Result<JsValue> {
+    let last = filter.before.as_ref().map(|(updated_at, id)| {
+        let position = Array::new();
+        if let Some(cwd) = &filter.cwd {
+            position.push(&cwd.as_str().into());
         }
-        None => match position(&[]) {
-            Some(position) => KeyRange::UpperBound(position, true),
-            None => KeyRange::LowerBound(Array::new().into(), false),
-        },
-    }
+        position.push(&JsValue::from_f64(*updated_at));
+        position.push(&JsValue::from_str(id));
+        JsValue::from(position)
+    });
+    records::range(match (filter.cwd.as_deref().map(records::beginning), last) {
+        (Some((first, _)), Some(last)) => {
+            IdbKeyRange::bound_with_lower_open_and_upper_open(&first, &last, false, true)
+        }
+        (Some((first, last)), None) => IdbKeyRange::bound(&first, &last),
+        (None, Some(last)) => IdbKeyRange::upper_bound_with_open(&last, true),
+        (None, None) => IdbKeyRange::lower_bound(&Array::new()),
+    })
 }

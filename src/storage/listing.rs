@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{ListFilter, SessionRecord};
 use crate::{
     Error, Result,
-    untyped::{self, FromJson},
+    untyped::{FromJson, Reader},
 };
 
 /// What a list says of a session.
@@ -56,17 +56,16 @@ impl ListFilter {
                 ..Self::default()
             });
         }
-        let filter = untyped::object(filter, "filter")?;
-        let limit = match untyped::optional(filter, "limit") {
-            None => DEFAULT_LIMIT,
-            Some(_) => untyped::integer(filter, "filter", "limit", 1)?.min(MAX_LIMIT),
+        let mut filter = Reader::new(filter, "filter");
+        let limit = filter.optional_integer("limit", 1).unwrap_or(DEFAULT_LIMIT);
+        let before: Option<String> = filter.read("before");
+        let before = before.map(|cursor| position(&cursor)).transpose();
+        let read = Self {
+            limit: limit.min(MAX_LIMIT),
+            cwd: filter.read("cwd"),
+            before: filter.taken(before),
         };
-        let before: Option<String> = untyped::member(filter, "filter", "before")?;
-        Ok(Self {
-            cwd: untyped::member(filter, "filter", "cwd")?,
-            limit,
-            before: before.map(|cursor| position(&cursor)).transpose()?,
-        })
+        filter.finish(read)
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
+    list::Listed,
     prompt::Checkpoint,
     untyped::insert_sorted,
 };
@@ -183,7 +184,7 @@ fn positioned(id: &str, list: &[(u32, impl Serialize)]) -> Vec<(u32, Value)> {
                 }),
             )
         })
-        .collect()
+        .listed()
 }
 
 impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
@@ -295,7 +296,7 @@ fn free<T>(stored: &[(u32, T)], new: &[(u32, T)], store: &str) -> Result<()> {
 }
 
 fn items<T: Clone>(stored: &[(u32, T)]) -> Vec<T> {
-    stored.iter().map(|(_, item)| item.clone()).collect()
+    stored.iter().map(|(_, item)| item.clone()).listed()
 }
 
 impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
@@ -311,7 +312,7 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
                     .outlines
                     .iter()
                     .flat_map(|held| held.outlines.iter().cloned())
-                    .collect(),
+                    .listed(),
                 snapshots: items(&session.snapshots),
                 checkpoints: items(&session.checkpoints),
                 compactions: items(&session.compactions),
@@ -375,15 +376,23 @@ impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
         Box::pin(async move {
             known_store(&store)?;
             let mut records = self.0.open()?.borrow_mut();
-            let mut values = match records.shared.remove(&store) {
-                Some(Value::Object(values)) => values,
-                _ => Map::new(),
-            };
+            // Made anew: removing from a map costs the module 5 kB.
+            let mut values = Map::new();
+            for (key, value) in records
+                .shared
+                .get(&store)
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+            {
+                if changes.iter().all(|(changed, _)| changed != key) {
+                    values.insert(key.clone(), value.clone());
+                }
+            }
             for (key, value) in changes {
-                match value {
-                    Some(value) => values.insert(key, value),
-                    None => values.remove(&key),
-                };
+                if let Some(value) = value {
+                    values.insert(key, value);
+                }
             }
             records.shared.insert(store, Value::Object(values));
             Ok(())
@@ -418,7 +427,7 @@ impl<M: Clone + 'static> DirectoryStorage for MemoryDirectory<M> {
                     found.truncate(filter.limit as usize);
                 }
             }
-            Ok(found.into_iter().cloned().collect())
+            Ok(found.into_iter().cloned().listed())
         })
     }
 }

@@ -591,6 +591,39 @@ test('where every answer gets lost, every commit is applied once all the same', 
     assert.equal(found.writes, 10);
 });
 
+for (const lost of [1, 2, 3, 4]) {
+    test(`commit ${lost} is applied but reported as failed, and all behind it fail: flush() finds it applied, and the queue follows in order`, async () => {
+        const found = await page.run(async (name, lost) => {
+            const tools = [kit.tool('look', () => 'seen')];
+            const model = kit.scripted(kit.calling(['c1', 'look'], ['c2', 'look']), kit.assistant('Done.'));
+            const started = await start(name, { model, tools });
+            kit.failWrites('unheard', lost, 1);
+            kit.failWrites('refuse', lost + 1);
+            const result = await started.session.prompt('Hello $demo');
+            const between = await kit.dump(name);
+            const counts = started.counts();
+            kit.calm();
+            const order = [];
+            const put = IDBObjectStore.prototype.put;
+            IDBObjectStore.prototype.put = function (record) {
+                if (this.name === 'chat_sessions') order.push(record.commitCount);
+                return put.call(this, record);
+            };
+            await started.session.flush();
+            IDBObjectStore.prototype.put = put;
+            const applied = (dump) => dump.commits.map(([, record]) => record.operationId);
+            const after = await kit.dump(name);
+            return { result, between, order, after, kept: applied(after).slice(0, lost + 1), was: applied(between), counts, later: started.counts() };
+        }, name, lost);
+        assert.deepEqual([found.result.outcome, found.result.saved], ['success', false]);
+        assert.deepEqual(stored.normal(found.between), AFTER[lost]);
+        assert.deepEqual(found.order, [3, 4, 5, 6].slice(lost - 1));
+        assert.deepEqual(found.kept, found.was);
+        assert.deepEqual(stored.normal(found.after), AFTER[5]);
+        assert.deepEqual([found.counts, found.later], [COUNTS, COUNTS]);
+    });
+}
+
 test('a real quota that is used up at the dispatch: the turn goes on, and flush() saves it when there is room', async () => {
     // An origin of its own: the browser remembers for a while how much room another one had.
     const elsewhere = await servePackage();
@@ -706,7 +739,7 @@ test('a turn that meets another tab\'s writes there runs on in memory, says conf
         };
     }, name);
     assert.deepEqual(found.first, { outcome: 'success', saved: true });
-    assert.deepEqual([found.result.saved, found.result.saveError.code], [false, 'conflict']);
+    assert.deepEqual([found.result.outcome, found.result.saved, found.result.saveError.code], ['error', false, 'conflict']);
     assert.deepEqual(found.after, found.dumped);
     assert.equal(found.calls, 1);
     assert.equal(found.refused.rejected.code, 'pending_save');

@@ -439,6 +439,8 @@ fn a_conflict_lets_the_turn_run_on_in_memory_and_is_reported_at_its_end() {
         let report = long_turn(&lab, &session, Way::Prompt);
         assert!(!report.saved);
         assert_eq!(report.save_error.unwrap().code(), ErrorCode::Conflict);
+        assert_eq!(report.end.outcome, Outcome::Error);
+        assert_eq!(session.machine().header().last_outcome, Some(Outcome::Error));
         assert_eq!(lab.stored(), long_turn_after(at).stored());
         assert_eq!(session.machine().message_count(), 5);
         assert_eq!((lab.model.calls(), lab.tools.calls()), (2, 2));

@@ -51,17 +51,33 @@ fn compile(builder: &Builder, settings: &Settings) -> Result<PathBuf> {
             .arg("--config")
             .arg(format!("profile.release.{key}={value}"));
     }
-    if !settings.cargo.rustflags.is_empty() {
-        let flags = toml::Value::from(settings.cargo.rustflags.clone());
-        cargo
-            .arg("--config")
-            .arg(format!("target.{}.rustflags={flags}", setup::TARGET));
-    }
+    let mut flags = settings.cargo.rustflags.clone();
+    flags.extend(remapped_paths()?);
+    let flags = toml::Value::from(flags);
+    cargo
+        .arg("--config")
+        .arg(format!("target.{}.rustflags={flags}", setup::TARGET));
     run::run(&mut cargo)?;
     Ok(places::target()
         .join(setup::TARGET)
         .join("release")
         .join("runcontext.wasm"))
+}
+
+/// Flags that leave of a source file's path what it is in its crate: panic messages hold it, and nobody else's folders
+/// belong in the module.
+fn remapped_paths() -> Result<Vec<String>> {
+    let mut folders = vec![places::root().to_owned()];
+    let registries = places::cargo_home()?.join("registry").join("src");
+    // There is one folder per registry. With none, every dependency is in the project.
+    if let Ok(entries) = fs::read_dir(&registries) {
+        for entry in entries {
+            folders.push(entry?.path());
+        }
+    }
+    folders.sort();
+    let flag = |folder: &PathBuf| format!("--remap-path-prefix={}/=", folder.display());
+    Ok(folders.iter().map(flag).collect())
 }
 
 fn bind(builder: &Builder, settings: &Settings, compiled: &Path) -> Result<PathBuf> {

@@ -34,6 +34,17 @@ pub fn tools() -> Result<PathBuf> {
     Ok(cache.join("runcontext").join("tools"))
 }
 
+/// Where cargo keeps the sources of dependencies.
+pub fn cargo_home() -> Result<PathBuf> {
+    match env::var_os("CARGO_HOME") {
+        Some(folder) => Ok(PathBuf::from(folder)),
+        None => Ok(
+            PathBuf::from(env::var_os("HOME").context("HOME is not set: set it, or CARGO_HOME")?)
+                .join(".cargo"),
+        ),
+    }
+}
+
 /// A program in the folders of `PATH`.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)

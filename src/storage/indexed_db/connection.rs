@@ -5,9 +5,8 @@ use std::{
     rc::Rc,
 };
 
-use indexed_db_futures::transaction::TransactionDurability;
-
 use super::{
+    Durability,
     database::{self, Handle, PATIENCE_MS, Work},
     schema::STEPS,
 };
@@ -19,14 +18,14 @@ use crate::{
 /// A database by its name. Neither a lost connection nor a failed attempt is remembered.
 pub struct Connection {
     name: String,
-    durability: TransactionDurability,
+    durability: Durability,
     current: RefCell<Option<Rc<Handle>>>,
     closed: Cell<bool>,
 }
 
 impl Connection {
     /// Opens the database.
-    pub async fn open(name: &str, durability: TransactionDurability) -> Result<Self> {
+    pub async fn open(name: &str, durability: Durability) -> Result<Self> {
         let connection = Self {
             name: name.to_owned(),
             durability,
@@ -79,7 +78,7 @@ impl Connection {
     }
 
     /// Begins to write, as durably as this connection was asked to.
-    pub fn write<'a>(&self, handle: &'a Handle, stores: &[&str]) -> Result<Work<'a>> {
+    pub fn write(&self, handle: &Handle, stores: &[&str]) -> Result<Work> {
         handle.write(stores, self.durability)
     }
 

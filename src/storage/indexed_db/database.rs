@@ -1,35 +1,28 @@
-//! A private wrapper over `indexed_db_futures` that mends what the crate leaves open:
+//! IndexedDB as futures, no more of it than is needed here:
 //!
-//! - an exception of `open()` keeps its name (the crate calls each one "version zero");
-//! - a blocked or stuck `open()` settles, and what it opens later is closed again (dropping the crate's future would
-//!   leave an empty database behind, because the upgrade handler goes with it);
+//! - a blocked or stuck `open()` settles, and what it opens later is closed again;
 //! - an upgrade reaches the stores that are there, and is synchronous, so that a failing one is taken back whole;
 //! - a connection closes when it is dropped, and when another tab upgrades or deletes the database;
-//! - the cause of an abort is read from the transaction (the crate drops it, and with it an exceeded quota);
-//! - several failing requests of one transaction raise no exception (the crate's error handler may run only once).
+//! - the cause of an abort is read from the transaction, where a browser says that a quota was exceeded;
+//! - a request that fails and is not waited for raises no exception.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
-    future::{Future, poll_fn},
+    cell::{Cell, RefCell},
+    future::poll_fn,
     rc::Rc,
     task::{Poll, Waker},
 };
 
-use indexed_db_futures::{
-    Build, Result as DbResult,
-    database::Database,
-    error::OpenDbError,
-    factory::DBFactory,
-    internals::SystemRepr,
-    object_store::ObjectStore,
-    transaction::{Transaction, TransactionDurability, TransactionMode, TransactionOptions},
-};
-use js_sys::Function;
+use js_sys::{Array, Function, Promise, Reflect};
 use wasm_bindgen::{JsCast, JsValue, closure::Closure, prelude::wasm_bindgen};
-use web_sys::{IdbOpenDbRequest, IdbTransaction};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{
+    Event, IdbDatabase, IdbFactory, IdbObjectStore, IdbOpenDbRequest, IdbRequest, IdbTransaction,
+    IdbVersionChangeEvent,
+};
 
 use super::{
-    failure,
+    Durability, failure, records,
     schema::{Step, Upgrade},
 };
 use crate::{Error, Result};
@@ -37,44 +30,52 @@ use crate::{Error, Result};
 /// After so long an `open()` that neither succeeds nor fails is given up: it waits behind another tab.
 pub const PATIENCE_MS: i32 = 10_000;
 
+/// What a call of the browser gives.
+type Given<T> = std::result::Result<T, JsValue>;
+
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(js_name = setTimeout)]
     fn set_timeout(callback: &Function, milliseconds: i32) -> JsValue;
     #[wasm_bindgen(js_name = clearTimeout)]
     fn clear_timeout(timer: &JsValue);
+
+    /// A transaction with its durability: `web-sys` has it as an unstable interface only.
+    type Durable;
+    #[wasm_bindgen(method, catch)]
+    fn transaction(this: &Durable, stores: &Array, mode: &str, options: &JsValue) -> Given<IdbTransaction>;
+
+    /// `web-sys` calls this one deprecated, because Firefox had it late.
+    type Committing;
+    #[wasm_bindgen(method, catch)]
+    fn commit(this: &Committing) -> Given<()>;
 }
 
 /// An open connection. It closes when it is dropped.
 pub struct Handle {
-    database: Database,
+    database: IdbDatabase,
     open: Rc<Cell<bool>>,
-    _on_version_change: Closure<dyn FnMut()>,
-    _on_close: Closure<dyn FnMut()>,
+    _on_end: Closure<dyn FnMut()>,
 }
 
 impl Handle {
-    fn new(database: Database) -> Self {
+    fn new(database: IdbDatabase) -> Self {
         let open = Rc::new(Cell::new(true));
-        let on_version_change = Closure::new({
-            let (open, connection) = (Rc::clone(&open), database.as_sys().clone());
+        // Another tab upgrades or deletes the database, or the browser has closed it; closing again does nothing.
+        let on_end = Closure::<dyn FnMut()>::new({
+            let (open, database) = (Rc::clone(&open), database.clone());
             move || {
                 open.set(false);
-                connection.close();
+                database.close();
             }
         });
-        let on_close = Closure::new({
-            let open = Rc::clone(&open);
-            move || open.set(false)
-        });
-        let connection = database.as_sys();
-        connection.set_onversionchange(Some(on_version_change.as_ref().unchecked_ref()));
-        connection.set_onclose(Some(on_close.as_ref().unchecked_ref()));
+        let listener = Some(on_end.as_ref().unchecked_ref());
+        database.set_onversionchange(listener);
+        database.set_onclose(listener);
         Self {
             database,
             open,
-            _on_version_change: on_version_change,
-            _on_close: on_close,
+            _on_end: on_end,
         }
     }
 
@@ -86,195 +87,239 @@ impl Handle {
     /// Closes the connection; transactions that were begun end as they would.
     pub fn close(&self) {
         self.open.set(false);
-        self.database.as_sys().close();
+        self.database.close();
     }
 
     /// Begins to read.
-    pub fn read(&self, stores: &[&str]) -> Result<Work<'_>> {
-        Work::begin(
-            self.database
-                .transaction(stores)
-                .with_mode(TransactionMode::Readonly)
-                .build(),
-        )
+    pub fn read(&self, stores: &[&str]) -> Result<Work> {
+        self.begin(stores, "readonly", &JsValue::UNDEFINED)
     }
 
     /// Begins to write.
-    pub fn write(&self, stores: &[&str], durability: TransactionDurability) -> Result<Work<'_>> {
-        let options = TransactionOptions::new().with_durability(durability);
-        let transaction = self
+    pub fn write(&self, stores: &[&str], durability: Durability) -> Result<Work> {
+        let durability = match durability {
+            Durability::Strict => "strict",
+            Durability::Relaxed => "relaxed",
+        };
+        let options = records::object(&[("durability", durability.into())])?;
+        self.begin(stores, "readwrite", &options)
+    }
+
+    fn begin(&self, stores: &[&str], mode: &str, options: &JsValue) -> Result<Work> {
+        let names = Array::new();
+        for store in stores {
+            names.push(&JsValue::from_str(store));
+        }
+        let begun = self
             .database
-            .transaction(stores)
-            .with_mode(TransactionMode::Readwrite);
-        Work::begin(transaction.with_options(options).build())
+            .unchecked_ref::<Durable>()
+            .transaction(&names, mode, options);
+        Ok(Work {
+            transaction: given(begun)?,
+            committed: Cell::new(false),
+        })
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let connection = self.database.as_sys();
-        connection.set_onversionchange(None);
-        connection.set_onclose(None);
-        connection.close();
+        self.database.set_onversionchange(None);
+        self.database.set_onclose(None);
+        self.database.close();
+    }
+}
+
+/// What the browser gave, or what it threw as an error of ours.
+pub fn given<T>(outcome: Given<T>) -> Result<T> {
+    outcome.map_err(|exception| failure::of_js(&exception))
+}
+
+/// A request that was made, and the promise that it has been answered.
+pub struct Asked {
+    request: IdbRequest,
+    answered: Promise,
+}
+
+impl Asked {
+    fn new(request: IdbRequest) -> Self {
+        // It never rejects, so that nobody has to wait for it.
+        let answered = Promise::new(&mut |resolve, _| {
+            request.set_onsuccess(Some(&resolve));
+            request.set_onerror(Some(&resolve));
+        });
+        Self { request, answered }
+    }
+
+    /// The same request once more, which moving a cursor answers anew.
+    pub fn again(self) -> Self {
+        Self::new(self.request)
     }
 }
 
 /// A transaction. Dropped before [`Work::commit`] it is aborted: nothing of it is kept.
-pub struct Work<'a> {
-    transaction: Transaction<'a>,
-    system: IdbTransaction,
+pub struct Work {
+    transaction: IdbTransaction,
+    committed: Cell<bool>,
 }
 
-impl<'a> Work<'a> {
-    fn begin(transaction: DbResult<Transaction<'a>>) -> Result<Self> {
-        let transaction = transaction.map_err(|error| failure::of_crate(&error))?;
-        let system = IdbTransaction::clone(transaction.as_sys());
-        // Every error that reaches this handler aborts the transaction, and the abort is listened to.
-        system.set_onerror(None);
-        Ok(Self { transaction, system })
-    }
-
+impl Work {
     /// A store of this transaction.
-    pub fn store(&self, name: &str) -> Result<ObjectStore<'_>> {
-        self.transaction
-            .object_store(name)
-            .map_err(|error| failure::of_crate(&error))
+    pub fn store(&self, name: &str) -> Result<IdbObjectStore> {
+        given(self.transaction.object_store(name))
     }
 
-    /// The result of a request that was made.
-    pub async fn result<T>(&self, request: DbResult<impl Future<Output = DbResult<T>>>) -> Result<T> {
-        let outcome = match request {
-            Ok(request) => request.await,
-            Err(error) => Err(error),
+    /// Makes sure that a request was made. If it fails later, the whole transaction does.
+    pub fn sent(&self, request: Given<IdbRequest>) -> Result<()> {
+        given(request).map(drop)
+    }
+
+    /// A request that will be waited for.
+    pub fn ask(&self, request: Given<IdbRequest>) -> Result<Asked> {
+        given(request).map(Asked::new)
+    }
+
+    /// The result of a request.
+    pub async fn result(&self, asked: &Asked) -> Result<JsValue> {
+        // The promise never rejects.
+        JsFuture::from(asked.answered.clone()).await.ok();
+        let outcome = match asked.request.error() {
+            Ok(Some(exception)) => Err(exception.into()),
+            Ok(None) => asked.request.result(),
+            Err(exception) => Err(exception),
         };
-        outcome.map_err(|error| self.cause().unwrap_or_else(|| failure::of_crate(&error)))
-    }
-
-    /// Makes sure that a request was made. If it fails, the whole transaction does.
-    pub fn sent<F>(&self, request: DbResult<F>) -> Result<()> {
-        match request {
-            Ok(_) => Ok(()),
-            Err(error) => Err(failure::of_crate(&error)),
-        }
+        outcome.map_err(|exception| self.cause().unwrap_or_else(|| failure::of_js(&exception)))
     }
 
     /// Ends the transaction. `Ok` means that it is complete: durable, as far as it was asked to be.
     pub async fn commit(self) -> Result<()> {
-        let Self { transaction, system } = self;
-        match transaction.commit().await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(cause(&system).unwrap_or_else(failure::lost)),
+        self.committed.set(true);
+        let ended = Promise::new(&mut |resolve, _| {
+            self.transaction.set_oncomplete(Some(&resolve));
+            self.transaction.set_onabort(Some(&resolve));
+        });
+        let complete = match self.transaction.unchecked_ref::<Committing>().commit() {
+            Ok(()) => JsFuture::from(ended).await.is_ok_and(|event| {
+                let event: Event = event.unchecked_into();
+                event.type_() == "complete"
+            }),
+            Err(_) => false,
+        };
+        if complete {
+            Ok(())
+        } else {
+            Err(self.cause().unwrap_or_else(failure::lost))
         }
     }
 
     fn cause(&self) -> Option<Error> {
-        cause(&self.system)
+        let exception = self.transaction.error();
+        exception.map(|exception| failure::of_exception(&exception))
     }
 }
 
-fn cause(system: &IdbTransaction) -> Option<Error> {
-    system.error().map(|exception| failure::of_exception(&exception))
+impl Drop for Work {
+    fn drop(&mut self) {
+        if !self.committed.get() {
+            // It throws where the transaction has ended already.
+            self.transaction.abort().ok();
+        }
+    }
+}
+
+/// The factory of databases, if there is one and the browser lets us have it.
+fn factory() -> Result<IdbFactory> {
+    let name = JsValue::from_str("indexedDB");
+    let factory = Reflect::get(&js_sys::global(), &name)
+        .map_err(|exception| failure::of_open(&failure::of_js(&exception)))?;
+    if factory.is_object() {
+        Ok(factory.unchecked_into())
+    } else {
+        Err(failure::absent())
+    }
 }
 
 /// Opens a database at the version that `steps` lead to.
 pub async fn open(name: &str, steps: &'static [Step], patience_ms: i32) -> Result<Handle> {
-    let opening = Rc::new(Opening::default());
-    let request = Rc::new(OnceCell::<IdbOpenDbRequest>::new());
     let version = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-
-    let on_blocked = {
-        let (opening, name) = (Rc::clone(&opening), name.to_owned());
-        move |_| {
-            opening.settle(Err(failure::blocked(&name)));
-            Ok(())
-        }
-    };
-    let on_upgrade = {
-        let request = Rc::clone(&request);
-        move |event: indexed_db_futures::database::VersionChangeEvent, database| {
-            let Some(transaction) = request.get().and_then(|request| request.transaction()) else {
-                return Err(js_sys::Error::new("an upgrade without its transaction").into());
-            };
-            let upgrade = Upgrade {
-                database,
-                transaction,
-            };
-            let done = (0..steps.len())
-                .take_while(|step| (*step as f64) < event.old_version())
-                .count();
-            steps.iter().skip(done).try_for_each(|step| step(&upgrade))
-        }
-    };
-    let builder = Database::open(name.to_owned()).with_version(version);
-    let built = builder
-        .with_on_blocked(on_blocked)
-        .with_on_upgrade_needed(on_upgrade)
-        .build();
-    let future = built.map_err(|error| match error {
-        OpenDbError::VersionZero => refusal(name, version),
-        error => failure::of_factory(&error),
-    })?;
-    // Events come in a later task, so that the upgrade finds its request.
-    request.set(future.as_sys().clone()).ok();
-
-    let timer = Timer::new(patience_ms, {
-        let (opening, name) = (Rc::clone(&opening), name.to_owned());
-        move || opening.settle(Err(failure::blocked(&name)))
+    let request = factory()?
+        .open_with_u32(name, version)
+        .map_err(|exception| failure::of_open(&failure::of_js(&exception)))?;
+    let opening = Rc::new(Opening {
+        request: request.clone(),
+        name: name.to_owned(),
+        steps,
+        refused: RefCell::new(None),
+        settled: Cell::new(false),
+        answer: RefCell::new(None),
+        waker: RefCell::new(None),
     });
-    wasm_bindgen_futures::spawn_local({
+    // Kept alive by the request: events come after the answer too.
+    let listener = Closure::<dyn FnMut(JsValue)>::new({
         let opening = Rc::clone(&opening);
-        async move {
-            // Whatever comes after the answer is dropped, and so closed.
-            opening.settle(match future.await {
-                Ok(database) => Ok(Handle::new(database)),
-                Err(OpenDbError::Base(error)) => Err(failure::of_open(&failure::of_crate(&error))),
-                Err(error) => Err(failure::of_factory(&error)),
-            });
-        }
+        move |event: JsValue| opening.happened(&event)
     });
+    let listener: Function = listener.into_js_value().unchecked_into();
+    request.set_onblocked(Some(&listener));
+    request.set_onupgradeneeded(Some(&listener));
+    request.set_onsuccess(Some(&listener));
+    request.set_onerror(Some(&listener));
+    // The timer calls without an event.
+    let timer = set_timeout(&listener, patience_ms);
     let answer = opening.answer().await;
-    drop(timer);
+    clear_timeout(&timer);
     answer
 }
 
-/// The exception that `open()` throws. The crate hides it, so it is asked for once more; should the browser have
-/// changed its mind, what it opens is left as it was.
-fn refusal(name: &str, version: u32) -> Error {
-    let factory = match DBFactory::new() {
-        Ok(factory) => factory,
-        Err(error) => return failure::of_factory(&error),
-    };
-    match factory.as_sys().open_with_u32(name, version) {
-        Err(exception) => failure::of_open(&failure::of_js(&exception)),
-        Ok(request) => {
-            let upgrade = request.clone();
-            let undo = Closure::once_into_js(move || {
-                if let Some(transaction) = upgrade.transaction() {
-                    transaction.abort().ok();
-                }
-            });
-            request.set_onupgradeneeded(Some(undo.unchecked_ref()));
-            let opened = request.clone();
-            let close = Closure::once_into_js(move || {
-                if let Ok(Ok(database)) = opened.result().map(JsCast::dyn_into::<web_sys::IdbDatabase>) {
-                    database.close();
-                }
-            });
-            request.set_onsuccess(Some(close.unchecked_ref()));
-            failure::lost()
-        }
-    }
-}
-
-/// The answer to an `open()`: the first of success, failure, blocked, and too late.
-#[derive(Default)]
+/// An `open()` under way, and its answer: the first of success, failure, blocked, and too late.
 struct Opening {
+    request: IdbOpenDbRequest,
+    name: String,
+    steps: &'static [Step],
+    /// Why a step of the upgrade failed. The browser only says that the upgrade was aborted.
+    refused: RefCell<Option<Error>>,
     settled: Cell<bool>,
     answer: RefCell<Option<Result<Handle>>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Opening {
+    fn happened(&self, event: &JsValue) {
+        let kind = event.dyn_ref::<Event>().map(Event::type_);
+        self.settle(match kind.as_deref() {
+            Some("upgradeneeded") => return self.upgrade(event.unchecked_ref()),
+            // Whatever comes after the answer is dropped, and so closed.
+            Some("success") => given(self.request.result()).map(|it| Handle::new(it.unchecked_into())),
+            Some("error") => Err(self.failure()),
+            _ => Err(failure::blocked(&self.name)),
+        });
+    }
+
+    fn upgrade(&self, event: &IdbVersionChangeEvent) {
+        let (Ok(database), Some(transaction)) = (self.request.result(), self.request.transaction()) else {
+            return;
+        };
+        let upgrade = Upgrade {
+            database: database.unchecked_into(),
+            transaction,
+        };
+        let done = event.old_version() as usize;
+        for step in self.steps.iter().skip(done) {
+            if let Err(exception) = step(&upgrade) {
+                self.refused.replace(Some(failure::of_js(&exception)));
+                upgrade.transaction.abort().ok();
+                return;
+            }
+        }
+    }
+
+    fn failure(&self) -> Error {
+        let refused = self.refused.take();
+        failure::of_open(&refused.unwrap_or_else(|| match self.request.error() {
+            Ok(Some(exception)) => failure::of_exception(&exception),
+            _ => failure::lost(),
+        }))
+    }
+
     fn settle(&self, answer: Result<Handle>) {
         if self.settled.replace(true) {
             return;
@@ -297,31 +342,8 @@ impl Opening {
     }
 }
 
-/// Calls once after some time, unless it is dropped before.
-struct Timer {
-    timer: JsValue,
-    _callback: Closure<dyn FnMut()>,
-}
-
-impl Timer {
-    fn new(milliseconds: i32, callback: impl FnMut() + 'static) -> Self {
-        let callback = Closure::new(callback);
-        Self {
-            timer: set_timeout(callback.as_ref().unchecked_ref(), milliseconds),
-            _callback: callback,
-        }
-    }
-}
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        clear_timeout(&self.timer);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use indexed_db_futures::{BuildPrimitive, prelude::QuerySource};
     use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
     use super::*;
@@ -330,11 +352,8 @@ mod tests {
     wasm_bindgen_test_configure!(run_in_browser);
 
     const FIRST: Step = |upgrade| {
-        let store = upgrade.database.create_object_store("things").build()?;
-        store
-            .put(JsValue::from_str("kept"))
-            .with_key(JsValue::from_str("k"))
-            .primitive()?;
+        let store = upgrade.database.create_object_store("things")?;
+        store.put_with_key(&JsValue::from_str("kept"), &JsValue::from_str("k"))?;
         Ok(())
     };
     /// Reaches a store that an earlier version made.
@@ -344,24 +363,28 @@ mod tests {
         Ok(())
     };
     const FAILING: Step = |upgrade| {
-        upgrade.database.create_object_store("half").build()?;
+        upgrade.database.create_object_store("half")?;
         Err(js_sys::Error::new("the step failed").into())
     };
 
     async fn thing(handle: &Handle) -> Option<String> {
         let work = handle.read(&["things"]).unwrap();
         let store = work.store("things").unwrap();
-        let found = work.result(store.get::<String, _, _>("k").primitive()).await;
-        found.unwrap()
+        let asked = work.ask(store.get(&JsValue::from_str("k"))).unwrap();
+        work.result(&asked).await.unwrap().as_string()
     }
 
     fn stores(handle: &Handle) -> Vec<String> {
-        handle.database.object_store_names().collect()
+        let names = handle.database.object_store_names();
+        Array::from(&names)
+            .iter()
+            .filter_map(|name| name.as_string())
+            .collect()
     }
 
     /// A connection of somebody who does not listen.
     fn deafen(handle: &Handle) {
-        handle.database.as_sys().set_onversionchange(None);
+        handle.database.set_onversionchange(None);
     }
 
     #[wasm_bindgen_test]
@@ -373,10 +396,8 @@ mod tests {
         assert_eq!(handle.database.version(), 2.0);
         assert_eq!(thing(&handle).await.as_deref(), Some("kept"));
         let work = handle.read(&["things"]).unwrap();
-        assert_eq!(
-            work.store("things").unwrap().index_names().collect::<Vec<_>>(),
-            ["by_name"]
-        );
+        let store = work.store("things").unwrap();
+        assert!(store.index("by_name").is_ok());
     }
 
     #[wasm_bindgen_test]
@@ -421,11 +442,7 @@ mod tests {
     async fn an_open_that_waits_behind_a_blocked_deletion_settles() {
         let old = open("stuck", &[FIRST], PATIENCE_MS).await.unwrap();
         deafen(&old);
-        DBFactory::new()
-            .unwrap()
-            .as_sys()
-            .delete_database("stuck")
-            .unwrap();
+        factory().unwrap().delete_database("stuck").unwrap();
         let error = open("stuck", &[FIRST], 100).await.err().unwrap();
         assert_eq!(error.code(), ErrorCode::StorageBlocked);
 
@@ -455,21 +472,17 @@ mod tests {
     async fn a_forced_close_is_noticed() {
         let handle = open("forced", &[FIRST], PATIENCE_MS).await.unwrap();
         let close = web_sys::Event::new("close").unwrap();
-        handle.database.as_sys().dispatch_event(&close).unwrap();
+        handle.database.dispatch_event(&close).unwrap();
         assert!(!handle.is_open());
     }
 
     #[wasm_bindgen_test]
     async fn a_dropped_transaction_keeps_nothing() {
         let handle = open("dropped", &[FIRST], PATIENCE_MS).await.unwrap();
-        let work = handle.write(&["things"], TransactionDurability::Strict).unwrap();
+        let work = handle.write(&["things"], Durability::Strict).unwrap();
         let store = work.store("things").unwrap();
-        let put = store
-            .put(JsValue::from_str("changed"))
-            .with_key(JsValue::from_str("k"))
-            .primitive();
-        work.result(put).await.unwrap();
-        drop(store);
+        let put = store.put_with_key(&JsValue::from_str("changed"), &JsValue::from_str("k"));
+        work.result(&work.ask(put).unwrap()).await.unwrap();
         drop(work);
         assert_eq!(thing(&handle).await.as_deref(), Some("kept"));
     }

@@ -1,13 +1,9 @@
 //! Exceptions of IndexedDB as typed errors. No JavaScript value leaves this module.
 
-use indexed_db_futures::{
-    error::{Error as DbError, OpenDbError},
-    internals::SystemRepr,
-};
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::DomException;
 
-use crate::{Error, ErrorCode};
+use crate::{Error, ErrorCode, list::split_at_text};
 
 /// The data field that tells an absent or forbidden IndexedDB from one that failed.
 pub const UNAVAILABLE: &str = "unavailable";
@@ -26,7 +22,7 @@ fn classify(name: &str, text: &str) -> Error {
         // Thrown by a connection that is closing, and the fate of a transaction that was not aborted by us.
         "InvalidStateError" | "AbortError" => return lost().with("cause", cause(name, text)),
         // WebKit has no name of its own for this one.
-        "UnknownError" if mentions(text, b"lost") => return lost().with("cause", cause(name, text)),
+        "UnknownError" if mentions(text, "lost") => return lost().with("cause", cause(name, text)),
         "ConstraintError" => (
             ErrorCode::StorageFailed,
             "a record of the same key is stored already; nothing was saved",
@@ -43,9 +39,8 @@ fn classify(name: &str, text: &str) -> Error {
     Error::new(code, message).with("cause", cause(name, text))
 }
 
-/// Whether a text holds these bytes. A search of the standard library would cost the module 3 kB.
-fn mentions(text: &str, what: &[u8]) -> bool {
-    text.as_bytes().windows(what.len()).any(|part| part == what)
+fn mentions(text: &str, what: &str) -> bool {
+    split_at_text(text, what).is_some()
 }
 
 fn cause(name: &str, text: &str) -> String {
@@ -79,15 +74,6 @@ pub fn of_js(value: &JsValue) -> Error {
     }
 }
 
-pub fn of_crate(error: &DbError) -> Error {
-    match error {
-        DbError::DomException(exception) => of_exception(exception.as_sys()),
-        DbError::Unknown(error) => of_js(error.as_ref()),
-        // The only cause that the crate has a text for and a browser has not.
-        DbError::Serialisation(_) | DbError::MissingData(_) => classify("Error", "unexpected data"),
-    }
-}
-
 /// What kept a database from opening, where IndexedDB itself answered.
 pub fn of_open(error: &Error) -> Error {
     let cause = error
@@ -98,7 +84,7 @@ pub fn of_open(error: &Error) -> Error {
     // Forbidden by the browser: a sandboxed or cross-site frame, site data turned off, an old private window.
     let forbidden = cause.starts_with("SecurityError")
         || cause.starts_with("InvalidStateError")
-        || (cause.starts_with("UnknownError") && mentions(cause, b"denied permission"));
+        || (cause.starts_with("UnknownError") && mentions(cause, "denied permission"));
     if forbidden {
         unavailable("the browser forbids IndexedDB here").with("cause", cause)
     } else {
@@ -106,15 +92,9 @@ pub fn of_open(error: &Error) -> Error {
     }
 }
 
-/// Errors of the crate before any database was asked. [`OpenDbError::VersionZero`] is not among them: it stands for
-/// every exception of `open()`, and the caller asks for the real one.
-pub fn of_factory(error: &OpenDbError) -> Error {
-    match error {
-        OpenDbError::Base(error) => of_open(&of_crate(error)),
-        OpenDbError::VersionZero | OpenDbError::UnsupportedEnvironment | OpenDbError::NullFactory => {
-            unavailable("this environment has no IndexedDB")
-        }
-    }
+/// There is no IndexedDB here.
+pub fn absent() -> Error {
+    unavailable("this environment has no IndexedDB")
 }
 
 fn unavailable(message: &str) -> Error {

@@ -1,33 +1,44 @@
 //! Records as JavaScript values. Metadata crosses as JSON text, so that every name is an own member and every number a
 //! number; message bodies are put as they are.
 
-use indexed_db_futures::KeyRange;
 use js_sys::{Array, JSON, Object, Reflect};
 use serde::Serialize;
 use wasm_bindgen::JsValue;
+use web_sys::IdbKeyRange;
 
-use super::failure;
+use super::{database::given, failure};
 use crate::{
-    Result,
-    js::plain::json_of,
+    Error, Result,
+    js::{json::json, plain::json_of},
     storage::{AppendedMessage, OutlinePack, damaged},
     untyped::FromJson,
 };
 
 /// A record made of metadata.
 pub fn write(record: &impl Serialize) -> Result<JsValue> {
-    JSON::parse(&json(record)?).map_err(|exception| failure::of_js(&exception))
+    parsed(&json(record))
 }
 
-fn json(value: &impl Serialize) -> Result<String> {
-    // Only a map whose keys are no strings fails, and there is none.
-    serde_json::to_string(value).map_err(|error| failure::of_js(&js_sys::Error::new(&error.to_string())))
+/// Apart, because it is the same for every type of record. A text that the browser cannot read fails the commit.
+fn parsed(text: &str) -> Result<JsValue> {
+    JSON::parse(text).map_err(|exception| failure::of_js(&exception))
+}
+
+/// One record of a list: its position, and what it holds.
+pub fn positioned(session: &str, position: u32, record: &impl Serialize) -> Result<JsValue> {
+    let record = write(record)?;
+    set(&record, "sessionId", &session.into())?;
+    set(&record, "position", &position.into())?;
+    Ok(record)
 }
 
 /// A record of a session, read.
 pub fn read<T: FromJson>(session: &str, record: &JsValue) -> Result<T> {
-    T::from_json(&json_of(record), "record")
-        .map_err(|error| damaged(session, &format!("a record cannot be read ({error})")))
+    T::from_json(&json_of(record), "record").map_err(|error| unreadable(session, &error))
+}
+
+fn unreadable(session: &str, error: &Error) -> Error {
+    damaged(session, &format!("a record cannot be read ({error})"))
 }
 
 /// JSON of a session, read.
@@ -50,7 +61,7 @@ pub fn pack(session: &str, pack: &OutlinePack) -> Result<JsValue> {
     object(&[
         ("sessionId", session.into()),
         ("pack", pack.pack.into()),
-        ("outlines", json(&pack.outlines)?.into()),
+        ("outlines", json(&pack.outlines).into()),
     ])
 }
 
@@ -63,7 +74,8 @@ pub fn operation(session: &str, slot: u64, operation: &str) -> Result<JsValue> {
     ])
 }
 
-fn object(members: &[(&str, JsValue)]) -> Result<JsValue> {
+/// An object with these members.
+pub fn object(members: &[(&str, JsValue)]) -> Result<JsValue> {
     let object = Object::new();
     for (name, value) in members {
         set(&object, name, value)?;
@@ -71,7 +83,7 @@ fn object(members: &[(&str, JsValue)]) -> Result<JsValue> {
     Ok(object.into())
 }
 
-fn set(object: &Object, name: &str, value: &JsValue) -> Result<()> {
+fn set(object: &JsValue, name: &str, value: &JsValue) -> Result<()> {
     Reflect::set(object, &name.into(), value).map_err(|exception| failure::of_js(&exception))?;
     Ok(())
 }
@@ -93,7 +105,12 @@ pub fn beginning(first: &str) -> (JsValue, JsValue) {
 }
 
 /// Every record of a session.
-pub fn of_session(session: &str) -> KeyRange<JsValue> {
+pub fn of_session(session: &str) -> Result<JsValue> {
     let (first, last) = beginning(session);
-    KeyRange::Bound(first, false, last, false)
+    range(IdbKeyRange::bound(&first, &last))
+}
+
+/// A range of keys as it is given to a request.
+pub fn range(made: std::result::Result<IdbKeyRange, JsValue>) -> Result<JsValue> {
+    given(made).map(JsValue::from)
 }

@@ -1,8 +1,9 @@
 //! The schema, one function per version step. A step is synchronous and changes nothing but stores and indexes; when
 //! it fails the browser takes the whole upgrade back. Steps that were released are never edited, only followed.
 
-use indexed_db_futures::{Build, Result, database::Database};
-use web_sys::IdbTransaction;
+use js_sys::Array;
+use wasm_bindgen::JsValue;
+use web_sys::{IdbDatabase, IdbIndexParameters, IdbObjectStore, IdbObjectStoreParameters, IdbTransaction};
 
 use crate::storage::keys;
 
@@ -16,43 +17,31 @@ pub const BY_OPERATION: &str = "by_operation";
 /// An upgrade under way.
 pub struct Upgrade {
     /// The database, which can make and drop stores.
-    pub database: Database,
+    pub database: IdbDatabase,
     /// The transaction of the upgrade, which reaches the stores that are there.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "the second step of the schema will be the first to need it"
-        )
-    )]
     pub transaction: IdbTransaction,
 }
 
 /// One step from a version to the next.
-pub type Step = fn(&Upgrade) -> Result<()>;
+pub type Step = fn(&Upgrade) -> Result<(), JsValue>;
 
 /// Step `n` leads from version `n` to `n + 1`.
 pub const STEPS: &[Step] = &[create_stores];
 
-fn create_stores(upgrade: &Upgrade) -> Result<()> {
+fn create_stores(upgrade: &Upgrade) -> Result<(), JsValue> {
     let database = &upgrade.database;
-    let store = |name: &'static str, key_path: &[&'static str]| {
-        database
-            .create_object_store(name)
-            .with_key_path(key_path.into())
-            .build()
+    let store = |name: &str, key_path: &[&str]| {
+        let options = IdbObjectStoreParameters::new();
+        options.set_key_path(&match key_path {
+            [field] => JsValue::from_str(field),
+            fields => path(fields),
+        });
+        database.create_object_store_with_optional_parameters(name, &options)
     };
 
-    let sessions = database
-        .create_object_store(keys::SESSIONS)
-        .with_key_path("id".into())
-        .build()?;
-    sessions
-        .create_index(BY_UPDATED, ["updatedAt", "id"].into())
-        .build()?;
-    sessions
-        .create_index(BY_CWD, ["cwd", "updatedAt", "id"].into())
-        .build()?;
+    let sessions = store(keys::SESSIONS, &["id"])?;
+    index(&sessions, BY_UPDATED, &["updatedAt", "id"], false)?;
+    index(&sessions, BY_CWD, &["cwd", "updatedAt", "id"], false)?;
 
     store(keys::MESSAGES, &["sessionId", "index"])?;
     store(keys::OUTLINES, &["sessionId", "pack"])?;
@@ -60,13 +49,25 @@ fn create_stores(upgrade: &Upgrade) -> Result<()> {
     store(keys::CHECKPOINTS, &["sessionId", "position"])?;
     store(keys::COMPACTIONS, &["sessionId", "position"])?;
     let commits = store(keys::COMMITS, &["sessionId", "slot"])?;
-    commits
-        .create_index(BY_OPERATION, ["sessionId", "operationId"].into())
-        .with_unique(true)
-        .build()?;
+    index(&commits, BY_OPERATION, &["sessionId", "operationId"], true)?;
 
     for name in keys::SHARED {
-        database.create_object_store(*name).build()?;
+        database.create_object_store(name)?;
     }
     Ok(())
+}
+
+fn index(store: &IdbObjectStore, name: &str, fields: &[&str], unique: bool) -> Result<(), JsValue> {
+    let options = IdbIndexParameters::new();
+    options.set_unique(unique);
+    store.create_index_with_str_sequence_and_optional_parameters(name, &path(fields), &options)?;
+    Ok(())
+}
+
+fn path(fields: &[&str]) -> JsValue {
+    let path = Array::new();
+    for field in fields {
+        path.push(&JsValue::from_str(field));
+    }
+    path.into()
 }

@@ -2,20 +2,22 @@
 
 use std::rc::Rc;
 
-use indexed_db_futures::{BuildPrimitive, KeyRange, future::GetAllPrimitiveRequest, prelude::QuerySource};
+use js_sys::Array;
 use serde::Serialize;
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
+use web_sys::IdbKeyRange;
 
 use super::{
     connection::Connection,
-    database::{Handle, Work},
-    failure, records, schema,
+    database::{Asked, Handle, Work, given},
+    records, schema,
 };
 use crate::{
     Result,
+    list::{Listed, TryListed},
     message::MessageOutline,
     storage::{
-        Commit, CommitStatus, Counters, LocalFuture, Positioned, SessionStorage, StoredSession,
+        Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredSession,
         apply::{Decision, StoredRecord, decide},
         damaged, keys,
     },
@@ -43,8 +45,8 @@ impl Prepared {
             .map(|message| records::message(id, message));
         let packs = commit.outline_packs.iter().map(|pack| records::pack(id, pack));
         Ok(Self {
-            messages: messages.collect::<Result<_>>()?,
-            packs: packs.collect::<Result<_>>()?,
+            messages: messages.try_listed()?,
+            packs: packs.try_listed()?,
             lists: [
                 (keys::SNAPSHOTS, positioned(id, &commit.snapshots)?),
                 (keys::CHECKPOINTS, positioned(id, &commit.checkpoints)?),
@@ -56,52 +58,38 @@ impl Prepared {
 
 fn positioned(session_id: &str, list: &[(u32, impl Serialize)]) -> Result<Vec<JsValue>> {
     list.iter()
-        .map(|(position, record)| {
-            let position = *position;
-            records::write(&Positioned {
-                session_id,
-                position,
-                record,
-            })
-        })
-        .collect()
+        .map(|(position, record)| records::positioned(session_id, *position, record))
+        .try_listed()
 }
 
 impl Session {
-    async fn record(&self, work: &Work<'_>) -> Result<Option<StoredRecord>> {
-        let store = work.store(keys::SESSIONS)?;
-        let record = store.get::<JsValue, _, _>(self.id.as_str()).primitive();
-        self.stored(work.result(record).await?)
+    async fn record(&self, work: &Work) -> Result<Option<StoredRecord>> {
+        let record = self.ask_record(work)?;
+        self.stored(&work.result(&record).await?)
     }
 
-    fn stored(&self, record: Option<JsValue>) -> Result<Option<StoredRecord>> {
-        let Some(record) = record else {
+    fn ask_record(&self, work: &Work) -> Result<Asked> {
+        work.ask(work.store(keys::SESSIONS)?.get(&JsValue::from_str(&self.id)))
+    }
+
+    fn stored(&self, record: &JsValue) -> Result<Option<StoredRecord>> {
+        if record.is_undefined() {
             return Ok(None);
-        };
-        records::read(&self.id, &record).map(Some)
+        }
+        records::read(&self.id, record).map(Some)
     }
 
     /// The session's record, and whether the ring holds an operation id.
-    async fn read(&self, work: &Work<'_>, operation: &str) -> Result<(Option<StoredRecord>, bool)> {
-        let (sessions, commits) = (work.store(keys::SESSIONS)?, work.store(keys::COMMITS)?);
-        let index = commits
-            .index(schema::BY_OPERATION)
-            .map_err(|error| failure::of_crate(&error))?;
+    async fn read(&self, work: &Work, operation: &str) -> Result<(Option<StoredRecord>, bool)> {
+        let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
         // Both requests are on their way before the first is waited for.
-        let remembered = index
-            .get_key::<JsValue, _>(records::key(&self.id, operation))
-            .primitive();
-        let record = sessions.get::<JsValue, _, _>(self.id.as_str()).primitive();
-        let remembered = work.result(remembered).await?.is_some();
-        Ok((self.stored(work.result(record).await?)?, remembered))
+        let remembered = work.ask(index.get_key(&records::key(&self.id, operation)))?;
+        let record = self.ask_record(work)?;
+        let remembered = !work.result(&remembered).await?.is_undefined();
+        Ok((self.stored(&work.result(&record).await?)?, remembered))
     }
 
-    async fn apply(
-        &self,
-        work: Work<'_>,
-        commit: &Commit<JsValue>,
-        prepared: &Prepared,
-    ) -> Result<CommitStatus> {
+    async fn apply(&self, work: Work, commit: &Commit<JsValue>, prepared: &Prepared) -> Result<CommitStatus> {
         let (stored, remembered) = self.read(&work, &commit.operation_id).await?;
         let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered)? {
             Decision::Answer(status) => return Ok(status),
@@ -123,7 +111,7 @@ impl Session {
         for (name, list) in messages.into_iter().chain(lists) {
             let store = work.store(name)?;
             for record in list {
-                work.sent(store.add(record.clone()).primitive())?;
+                work.sent(store.add(record))?;
             }
         }
         work.commit().await?;
@@ -132,19 +120,18 @@ impl Session {
 
     async fn load_from(&self, handle: &Handle) -> Result<Option<StoredSession>> {
         let work = handle.read(keys::OF_SESSIONS)?;
-        let store = work.store(keys::SESSIONS)?;
         // Every request is on its way before the first is waited for.
-        let record = store.get::<JsValue, _, _>(self.id.as_str()).primitive();
+        let record = self.ask_record(&work)?;
         let packs = self.all(&work, keys::OUTLINES)?;
         let snapshots = self.all(&work, keys::SNAPSHOTS)?;
         let checkpoints = self.all(&work, keys::CHECKPOINTS)?;
         let compactions = self.all(&work, keys::COMPACTIONS)?;
 
-        let Some(StoredRecord { record, .. }) = self.stored(work.result(record).await?)? else {
+        let Some(StoredRecord { record, .. }) = self.stored(&work.result(&record).await?)? else {
             return Ok(None);
         };
         let mut outlines = Vec::new();
-        for pack in packs.found(&work).await? {
+        for pack in found(&work, packs).await? {
             let text = records::member(&pack, "outlines").as_string().unwrap_or_default();
             outlines.extend(records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
         }
@@ -159,33 +146,30 @@ impl Session {
         Ok(Some(StoredSession {
             record,
             outlines,
-            snapshots: self.list(snapshots.found(&work).await?)?,
-            checkpoints: self.list(checkpoints.found(&work).await?)?,
-            compactions: self.list(compactions.found(&work).await?)?,
+            snapshots: self.list(found(&work, snapshots).await?)?,
+            checkpoints: self.list(found(&work, checkpoints).await?)?,
+            compactions: self.list(found(&work, compactions).await?)?,
         }))
     }
 
     /// Asks for every record of a store that belongs to this session, in order.
-    fn all(&self, work: &Work<'_>, store: &str) -> Result<Asked> {
-        Asked::new(work, store, records::of_session(&self.id))
+    fn all(&self, work: &Work, store: &str) -> Result<Asked> {
+        all(work, store, &records::of_session(&self.id)?)
     }
 
     fn list<T: FromJson>(&self, found: Vec<JsValue>) -> Result<Vec<T>> {
         found
             .iter()
             .map(|record| records::read(&self.id, record))
-            .collect()
+            .try_listed()
     }
 
     async fn messages(&self, handle: &Handle, from: u32, to: u32) -> Result<Vec<JsValue>> {
         let work = handle.read(&[keys::MESSAGES])?;
-        let range = KeyRange::Bound(
-            records::key(&self.id, from),
-            false,
-            records::key(&self.id, to),
-            true,
-        );
-        let found = Asked::new(&work, keys::MESSAGES, range)?.found(&work).await?;
+        let (from_key, to_key) = (records::key(&self.id, from), records::key(&self.id, to));
+        let made = IdbKeyRange::bound_with_lower_open_and_upper_open(&from_key, &to_key, false, true);
+        let asked = all(&work, keys::MESSAGES, &records::range(made)?)?;
+        let found = found(&work, asked).await?;
         // Keys are unique and sorted: as many as were asked for are exactly those.
         if found.len() != (to - from) as usize {
             return Err(damaged(
@@ -196,44 +180,34 @@ impl Session {
         Ok(found
             .iter()
             .map(|record| records::member(record, "body"))
-            .collect())
+            .listed())
     }
 
-    async fn remove(&self, work: Work<'_>) -> Result<()> {
+    async fn remove(&self, work: Work) -> Result<()> {
         for name in keys::OF_SESSIONS {
             let range = match *name {
-                keys::SESSIONS => KeyRange::Only(JsValue::from_str(&self.id)),
-                _ => records::of_session(&self.id),
+                keys::SESSIONS => JsValue::from_str(&self.id),
+                _ => records::of_session(&self.id)?,
             };
-            work.sent(work.store(name)?.delete::<JsValue, _>(range).primitive())?;
+            work.sent(work.store(name)?.delete(&range))?;
         }
         work.commit().await
     }
 }
 
-/// Records that were asked for.
-struct Asked(GetAllPrimitiveRequest<JsValue>);
-
-impl Asked {
-    fn new(work: &Work<'_>, store: &str, range: KeyRange<JsValue>) -> Result<Self> {
-        let store = work.store(store)?;
-        let request = store
-            .get_all::<JsValue>()
-            .with_query::<JsValue, _>(range)
-            .primitive();
-        request.map(Self).map_err(|error| failure::of_crate(&error))
-    }
-
-    async fn found(self, work: &Work<'_>) -> Result<Vec<JsValue>> {
-        let found = work.result(Ok(self.0)).await?;
-        found
-            .collect::<Result<_, _>>()
-            .map_err(|error| failure::of_crate(&error))
-    }
+/// Asks for the records of a range.
+fn all(work: &Work, store: &str, range: &JsValue) -> Result<Asked> {
+    work.ask(work.store(store)?.get_all_with_key(range))
 }
 
-fn put(work: &Work<'_>, store: &str, record: &JsValue) -> Result<()> {
-    work.sent(work.store(store)?.put(record.clone()).primitive())
+/// Records that were asked for.
+async fn found(work: &Work, asked: Asked) -> Result<Vec<JsValue>> {
+    let found: Array = work.result(&asked).await?.unchecked_into();
+    Ok(found.to_vec())
+}
+
+fn put(work: &Work, store: &str, record: &JsValue) -> Result<()> {
+    work.sent(work.store(store)?.put(record))
 }
 
 impl SessionStorage<JsValue> for Session {

@@ -10,6 +10,32 @@ const tasks = async (count = 3) => {
 };
 
 export const cases = {
+    async 'options that this version does not know are refused, not ignored'() {
+        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults', 'protectedNames', 'skills']) {
+            const error = await fails(() => rc.Runtime.open({ storage: 'memory', [name]: {} }), 'invalid_argument');
+            same(error.data.field, `options.${name}`);
+        }
+    },
+
+    async 'a text or file beyond 32 MiB is refused before it is copied'() {
+        const long = 'x'.repeat(33 * 1024 * 1024);
+        const attempts = [
+            () => rc.splitSystemPrompt(long),
+            () => rc.parseSkill(long),
+            () => rc.parseSkill(new Uint8Array(33 * 1024 * 1024)),
+            () => rc.findSkillMentions(long, []),
+        ];
+        for (const attempt of attempts) await fails(async () => attempt(), 'invalid_argument');
+    },
+
+    async 'a message whose time is no integer from 0 up is refused'() {
+        const at = await world({});
+        for (const timestamp of [1.5, -5, 1e300]) {
+            await fails(() => at.session.begin({ role: 'user', content: 'x', timestamp }), 'invalid_argument');
+        }
+        await at.close();
+    },
+
     async 'results of turns have exactly their members, in every outcome'() {
         const at = await world({
             model: scripted(
