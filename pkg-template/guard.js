@@ -107,7 +107,8 @@ export function guarded(exports, remove) {
             watched[name] = value;
             continue;
         }
-        const quiet = name.startsWith('wasm_bindgen__convert__closures');
+        // Some compilers put a hash behind the name of the crate.
+        const quiet = /^wasm_bindgen\w*?__convert__closures/.test(name);
         const call = /** @type {(...args: any[]) => any} */ (value);
         // Fixed parameters, not a rest array: these are the hot calls, and WebAssembly ignores what is too many.
         /** @type {(...args: any[]) => any} */
