@@ -91,7 +91,7 @@ pub fn version(file: &Path) -> Option<String> {
 pub struct Watched {
     /// Nothing when it ran out of time and was ended.
     pub status: Option<ExitStatus>,
-    /// Standard output and standard error together, in the order of arrival.
+    /// Standard output, then standard error: together they would break into each other's lines.
     pub text: String,
     pub time: Duration,
 }
@@ -110,13 +110,13 @@ pub fn watch(command: &mut Command, limit: Duration) -> Result<Watched> {
     let group = child.id();
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner).push(group);
 
-    let text = Arc::new(Mutex::new(Vec::new()));
+    let (output, errors) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
     let (closed, all_closed) = mpsc::channel::<()>();
     if let Some(stream) = child.stdout.take() {
-        copy(stream, io::stdout(), &text, &closed);
+        copy(stream, io::stdout(), &output, &closed);
     }
     if let Some(stream) = child.stderr.take() {
-        copy(stream, io::stderr(), &text, &closed);
+        copy(stream, io::stderr(), &errors, &closed);
     }
     drop(closed);
 
@@ -134,10 +134,15 @@ pub fn watch(command: &mut Command, limit: Duration) -> Result<Watched> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .retain(|&other| other != group);
-    let bytes = text.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut text = String::new();
+    for kept in [output, errors] {
+        let bytes = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(&String::from_utf8_lossy(&bytes));
+        text.push('\n');
+    }
     Ok(Watched {
         status: (!timed_out).then_some(status),
-        text: String::from_utf8_lossy(&bytes).into_owned(),
+        text,
         time: start.elapsed(),
     })
 }
