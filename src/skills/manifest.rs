@@ -321,7 +321,7 @@ impl Check<'_> {
             );
         }
         self.scalar("license", Severity::Warning);
-        for field in FLAGS {
+        for field in FLAGS.iter().copied() {
             let at = self.position(field);
             if self.fields.values.contains_key(field) && flag(&self.fields.values, field).is_none() {
                 let message = format!("`{field}` must be true or false, and was ignored");
@@ -356,7 +356,7 @@ impl Check<'_> {
 }
 
 /// The fields the format defines.
-const FORMAT: [&str; 6] = [
+static FORMAT: [&str; 6] = [
     "name",
     "description",
     "license",
@@ -365,15 +365,15 @@ const FORMAT: [&str; 6] = [
     "allowed-tools",
 ];
 /// The fields of clients that restrict who may invoke a skill, all of them obeyed.
-const FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
+static FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
 
 /// A field that says yes or no, in the spellings of YAML 1.1 and 1.2; none where it is absent or says neither.
 fn flag(fields: &Map<String, Value>, name: &str) -> Option<bool> {
     let text = fields.get(name)?.as_str()?.trim();
-    let is = |words: [&str; 3]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if is(["true", "yes", "on"]) {
+    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is(&["true", "yes", "on"]) {
         Some(true)
-    } else if is(["false", "no", "off"]) {
+    } else if is(&["false", "no", "off"]) {
         Some(false)
     } else {
         None
