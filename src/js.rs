@@ -28,6 +28,10 @@ use wasm_bindgen_futures::future_to_promise;
 
 use crate::{Result, storage::LocalFuture};
 
+/// Memory: two kilobytes of gzip smaller than the standard library's allocator.
+#[global_allocator]
+static ALLOCATOR: rlsf::SmallGlobalTlsf = rlsf::SmallGlobalTlsf::new();
+
 /// The version of this module, which the loaders compare with the package's.
 #[wasm_bindgen(js_name = "__moduleVersion", skip_typescript)]
 pub fn module_version() -> String {

@@ -48,6 +48,17 @@ pub(crate) fn joined(texts: &[impl AsRef<str>], separator: &str) -> String {
     joined
 }
 
+/// Bytes as lower-case hex. `format!` would bring the formatting of numbers to each place.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 0xf] {
+            hex.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+        }
+    }
+    hex
+}
+
 /// What is before and behind the first place where a text holds another. For texts to look for that are short and
 /// fixed: it compares at every place.
 pub(crate) fn split_at_text<'a>(text: &'a str, what: &str) -> Option<(&'a str, &'a str)> {
@@ -68,6 +79,11 @@ mod tests {
         assert_eq!(split_at_text("ab", ""), Some(("", "ab")));
         assert_eq!(split_at_text("ab", "abc"), None);
         assert_eq!(split_at_text("aab", "ab"), Some(("a", "")));
+    }
+
+    #[test]
+    fn bytes_are_written_as_two_digits_each() {
+        assert_eq!(hex(&[0, 9, 10, 0xab, 0xff]), "00090aabff");
     }
 
     #[test]

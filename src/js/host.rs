@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Result,
-    list::Listed,
+    list::{Listed, hex},
     runtime::{Listener, Model, OnUpdate, Signal, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
@@ -80,11 +80,12 @@ impl World for JsWorld {
 }
 
 /// 122 random bits as a UUID, version 4.
-fn uuid_v4(bytes: [u8; 16]) -> String {
-    let number = u128::from_be_bytes(bytes) & !(0xf << 76 | 0x3 << 62) | (0x4 << 76 | 0x2 << 62);
-    let hex = format!("{number:032x}");
+fn uuid_v4(mut bytes: [u8; 16]) -> String {
+    let [_, _, _, _, _, _, version, _, variant, ..] = &mut bytes;
+    *version = *version & 0x0f | 0x40;
+    *variant = *variant & 0x3f | 0x80;
     let mut text = String::with_capacity(36);
-    for (at, digit) in hex.chars().enumerate() {
+    for (at, digit) in hex(&bytes).chars().enumerate() {
         if matches!(at, 8 | 12 | 16 | 20) {
             text.push('-');
         }

@@ -355,7 +355,9 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
-    members.extend(id.map(|id| ("sessionId", JsValue::from_str(id))));
+    if let Some(id) = id {
+        members.push(("sessionId", JsValue::from_str(id)));
+    }
     object(&members)
 }
 

@@ -24,6 +24,23 @@ use crate::{
     untyped::{FromJson, Reader, field_error},
 };
 
+/// The settings that a header shows, in its order.
+static SHOWN_SETTINGS: [&str; 13] = [
+    "dialect",
+    "permissionPreset",
+    "agentId",
+    "source",
+    "headless",
+    "systemPrompt",
+    "projectInstructions",
+    "sections",
+    "model",
+    "title",
+    "pinned",
+    "outcome",
+    "error",
+];
+
 /// One conversation. What its getters return are copies or frozen.
 #[wasm_bindgen]
 #[derive(Debug)]
@@ -149,31 +166,22 @@ impl Session {
     pub fn header(&self) -> JsValue {
         let machine = self.inner.machine();
         let settings = to_js(&machine.header().to_settings());
-        object(&[
+        let mut members = vec![
             ("type", JsValue::from_str("session")),
             ("version", 2.into()),
             ("id", JsValue::from_str(machine.id())),
             ("cwd", JsValue::from_str(machine.cwd())),
             ("createdAt", iso(machine.created_at())),
             ("updatedAt", iso(machine.updated_at())),
-            ("dialect", field(&settings, "dialect")),
-            ("permissionPreset", field(&settings, "permissionPreset")),
-            ("agentId", field(&settings, "agentId")),
-            ("source", field(&settings, "source")),
-            ("headless", field(&settings, "headless")),
-            ("systemPrompt", field(&settings, "systemPrompt")),
-            ("projectInstructions", field(&settings, "projectInstructions")),
-            ("sections", field(&settings, "sections")),
-            ("model", field(&settings, "model")),
-            ("title", field(&settings, "title")),
-            ("pinned", field(&settings, "pinned")),
-            ("outcome", field(&settings, "outcome")),
-            ("error", field(&settings, "error")),
-            ("messageCount", machine.message_count().into()),
-            ("runtimeContexts", to_js(machine.snapshots())),
-            ("systemPromptCheckpoints", to_js(machine.checkpoints())),
-            ("compactions", to_js(machine.compactions())),
-        ])
+        ];
+        for name in SHOWN_SETTINGS {
+            members.push((name, field(&settings, name)));
+        }
+        members.push(("messageCount", machine.message_count().into()));
+        members.push(("runtimeContexts", to_js(machine.snapshots())));
+        members.push(("systemPromptCheckpoints", to_js(machine.checkpoints())));
+        members.push(("compactions", to_js(machine.compactions())));
+        object(&members)
     }
 
     /// Changes model, preamble or host sections of an idle session; what is absent stays.
@@ -442,20 +450,13 @@ pub(super) fn integer(value: &JsValue, name: &str) -> Result<u32> {
 /// How a turn ended, as JavaScript sees it. Absent members are absent.
 pub(super) fn report_to_js(report: &TurnReport) -> JsValue {
     let mut members = vec![("outcome", to_js(&report.end.outcome))];
-    members.extend(
-        report
-            .end
-            .error
-            .as_deref()
-            .map(|text| ("error", JsValue::from_str(text))),
-    );
+    if let Some(text) = &report.end.error {
+        members.push(("error", JsValue::from_str(text)));
+    }
     members.push(("saved", report.saved.into()));
-    members.extend(
-        report
-            .save_error
-            .clone()
-            .map(|error| ("saveError", JsValue::from(error))),
-    );
+    if let Some(error) = &report.save_error {
+        members.push(("saveError", JsValue::from(error.clone())));
+    }
     if !report.degraded.is_empty() {
         let places = report.degraded.iter().map(|place| {
             object(&[

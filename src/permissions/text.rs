@@ -17,58 +17,68 @@ const REPLACES: &str =
 /// sessions made such statements as messages.
 pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replaces_legacy: bool) -> String {
     let clauses = clauses(preset);
-    let mut lines = vec![
-        match preset {
-            Some(preset) => format!("Permission preset: {preset}."),
-            None => {
-                "No permission preset is set: the rules and the grants below decide each call.".to_owned()
-            }
-        },
-        format!(
-            "`memory/` in the workspace root may be read and written, though not through a link, {UNLESS}."
-        ),
-        match preset {
-            Some(Preset::ReadOnly) => format!(
-                "What the run context grants for reading may be read, {UNLESS}; \
-                 its grants for writing do not count under this preset."
-            ),
-            _ => format!("What the run context grants may be read or written as it says, {UNLESS}."),
-        },
-        "Apart from that:".to_owned(),
-    ];
-    if !working_directory.is_empty() {
-        lines.insert(1, format!("Working directory: {}", one_line(working_directory)));
+    let mut text = String::new();
+    let mut line = |parts: &[&str]| {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        for part in parts {
+            text.push_str(part);
+        }
+    };
+    match preset {
+        Some(preset) => line(&["Permission preset: ", preset.as_str(), "."]),
+        None => line(&["No permission preset is set: the rules and the grants below decide each call."]),
     }
+    if !working_directory.is_empty() {
+        line(&["Working directory: ", &one_line(working_directory)]);
+    }
+    line(&[
+        "`memory/` in the workspace root may be read and written, though not through a link, ",
+        UNLESS,
+        ".",
+    ]);
+    match preset {
+        Some(Preset::ReadOnly) => line(&[
+            "What the run context grants for reading may be read, ",
+            UNLESS,
+            "; its grants for writing do not count under this preset.",
+        ]),
+        _ => line(&[
+            "What the run context grants may be read or written as it says, ",
+            UNLESS,
+            ".",
+        ]),
+    }
+    line(&["Apart from that:"]);
     if let Some(what) = list(&clauses, Cell::Allow) {
-        lines.push(format!("- allowed, {UNLESS}: {what}"));
+        line(&["- allowed, ", UNLESS, ": ", &what]);
     }
     if let Some(what) = list(&clauses, Cell::Rules) {
-        lines.push(format!(
-            "- as the rules decide, and asked about where no rule does: {what}"
-        ));
+        line(&[
+            "- as the rules decide, and asked about where no rule does: ",
+            &what,
+        ]);
     }
     if let Some(what) = list(&clauses, Cell::AtMostAsk) {
-        lines.push(format!(
-            "- only with a person's approval, whatever the rules allow, and not at all where a rule forbids it: {what}"
-        ));
+        line(&[
+            "- only with a person's approval, whatever the rules allow, and not at all where a rule forbids it: ",
+            &what,
+        ]);
     }
     let [first, ..] = &clauses;
     if clauses.iter().any(|clause| clause.verb != first.verb) {
-        lines.push(
-            "Elsewhere is everything outside the working directory, inside the workspace root too."
-                .to_owned(),
-        );
+        line(&["Elsewhere is everything outside the working directory, inside the workspace root too."]);
     }
-    lines.push("A path that cannot be resolved is never used without asking.".to_owned());
-    lines.push("Where nobody can be asked, what would be asked about is refused.".to_owned());
-    lines.push(
-        "Commands are not inspected: what a command can reach is up to the host's sandbox, not to these permissions."
-            .to_owned(),
-    );
+    line(&["A path that cannot be resolved is never used without asking."]);
+    line(&["Where nobody can be asked, what would be asked about is refused."]);
+    line(&[
+        "Commands are not inspected: what a command can reach is up to the host's sandbox, not to these permissions.",
+    ]);
     if replaces_legacy {
-        lines.push(REPLACES.to_owned());
+        line(&[REPLACES]);
     }
-    joined(&lines, "\n")
+    text
 }
 
 /// The clauses with this verb, in the order of the table; none where there is none.

@@ -6,8 +6,6 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use futures_util::lock::Mutex;
-
 use super::{Listener, Listeners, Runtime, Signal, Turn};
 use crate::{
     Error, ErrorCode, Result,
@@ -106,7 +104,8 @@ pub struct Session<M> {
     pub(super) runtime: Rc<Runtime<M>>,
     machine: RefCell<Machine<M>>,
     storage: Rc<dyn SessionStorage<M>>,
-    saving: Mutex<()>,
+    /// Fires when the save that is under way is over.
+    saving: RefCell<Option<Signal>>,
     running: RefCell<Option<Running>>,
     listeners: Listeners<SessionEvent<M>>,
 }
@@ -169,6 +168,18 @@ impl<M: MessageData + 'static> Drop for Ending<'_, M> {
     }
 }
 
+/// A save under way.
+struct Saving<'a, M>(&'a Session<M>);
+
+impl<M> Drop for Saving<'_, M> {
+    fn drop(&mut self) {
+        let over = self.0.saving.take();
+        if let Some(over) = over {
+            over.fire();
+        }
+    }
+}
+
 impl<M: MessageData + 'static> Session<M> {
     pub(super) fn new(runtime: &Rc<Runtime<M>>, machine: Machine<M>) -> Rc<Self> {
         let storage = runtime.parts.storage.session(machine.id());
@@ -177,7 +188,7 @@ impl<M: MessageData + 'static> Session<M> {
             runtime: runtime.clone(),
             machine: RefCell::new(machine),
             storage,
-            saving: Mutex::new(()),
+            saving: RefCell::default(),
             running: RefCell::default(),
             listeners: Listeners::default(),
         })
@@ -203,9 +214,22 @@ impl<M: MessageData + 'static> Session<M> {
 
     // ---- saving ------------------------------------------------------------------------------------------------
 
+    /// Waits until no other save is under way. Those that wait come in the order in which they asked.
+    async fn turn_to_save(&self) -> Saving<'_, M> {
+        loop {
+            let other = self.saving.borrow().clone();
+            match other {
+                Some(over) => over.fired().await,
+                None => break,
+            }
+        }
+        *self.saving.borrow_mut() = Some(Signal::default());
+        Saving(self)
+    }
+
     /// Saves the queue in order. What cannot be saved stays, and everything behind it.
     pub(super) async fn save(&self) -> Result<()> {
-        let _one_at_a_time = self.saving.lock().await;
+        let _one_at_a_time = self.turn_to_save().await;
         let mut wrote = false;
         loop {
             let Some(commit) = self.machine().next_commit() else {

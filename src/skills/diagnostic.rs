@@ -180,16 +180,11 @@ pub(super) fn narrow(count: usize) -> u32 {
 }
 
 impl Diagnostic {
-    pub(super) fn new(
-        code: DiagnosticCode,
-        severity: Severity,
-        at: Position,
-        message: impl Into<String>,
-    ) -> Self {
+    pub(super) fn new(code: DiagnosticCode, severity: Severity, at: Position, message: &str) -> Self {
         Self {
             code,
             severity,
-            message: message.into(),
+            message: message.to_owned(),
             line: at.line,
             column: at.column,
         }

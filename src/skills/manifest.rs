@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::diagnostic::{Diagnostic, DiagnosticCode, Position, Severity};
 use super::frontmatter::{self, NoFrame};
 use super::yaml::{self, Fields};
-use crate::untyped::insert_sorted;
+use crate::{list::hex, untyped::insert_sorted};
 
 /// The longest frontmatter that is read, in bytes. The largest of 1,900 real ones has 1,344.
 const MAX_FRONTMATTER_BYTES: usize = 16 * 1024;
@@ -69,15 +69,7 @@ impl ParseOutcome {
 
 /// The SHA-256 of a text's UTF-8, in lower-case hex; of the whole file as given, a byte order mark included.
 pub fn revision(text: &str) -> String {
-    use std::fmt::Write;
-
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .fold(String::with_capacity(64), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 /// Reads a file given as bytes, as [`parse_skill`] does. Bytes that are not UTF-8 are a diagnostic.
@@ -209,7 +201,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn remark(&mut self, code: DiagnosticCode, severity: Severity, at: Position, message: impl Into<String>) {
+    fn remark(&mut self, code: DiagnosticCode, severity: Severity, at: Position, message: &str) {
         self.diagnostics
             .push(Diagnostic::new(code, severity, at, message));
     }
@@ -230,7 +222,7 @@ impl Check<'_> {
                     DiagnosticCode::WrongType,
                     severity,
                     at,
-                    format!("`{field}` must be a single value"),
+                    &format!("`{field}` must be a single value"),
                 );
                 None
             }
@@ -244,7 +236,7 @@ impl Check<'_> {
                 code,
                 Severity::Warning,
                 at,
-                format!("`{field}` is longer than {max} characters; shorten it"),
+                &format!("`{field}` is longer than {max} characters; shorten it"),
             );
         }
     }
@@ -321,11 +313,11 @@ impl Check<'_> {
             );
         }
         self.scalar("license", Severity::Warning);
-        for field in FLAGS {
+        for field in FLAGS.iter().copied() {
             let at = self.position(field);
             if self.fields.values.contains_key(field) && flag(&self.fields.values, field).is_none() {
                 let message = format!("`{field}` must be true or false, and was ignored");
-                self.remark(DiagnosticCode::WrongType, Severity::Warning, at, message);
+                self.remark(DiagnosticCode::WrongType, Severity::Warning, at, &message);
             }
         }
         let at = self.position("metadata");
@@ -356,7 +348,7 @@ impl Check<'_> {
 }
 
 /// The fields the format defines.
-const FORMAT: [&str; 6] = [
+static FORMAT: [&str; 6] = [
     "name",
     "description",
     "license",
@@ -365,15 +357,15 @@ const FORMAT: [&str; 6] = [
     "allowed-tools",
 ];
 /// The fields of clients that restrict who may invoke a skill, all of them obeyed.
-const FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
+static FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
 
 /// A field that says yes or no, in the spellings of YAML 1.1 and 1.2; none where it is absent or says neither.
 fn flag(fields: &Map<String, Value>, name: &str) -> Option<bool> {
     let text = fields.get(name)?.as_str()?.trim();
-    let is = |words: [&str; 3]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if is(["true", "yes", "on"]) {
+    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is(&["true", "yes", "on"]) {
         Some(true)
-    } else if is(["false", "no", "off"]) {
+    } else if is(&["false", "no", "off"]) {
         Some(false)
     } else {
         None

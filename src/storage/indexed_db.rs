@@ -10,7 +10,7 @@ mod records;
 mod schema;
 mod session;
 
-use std::{fmt, rc::Rc};
+use std::{cell::RefCell, fmt, rc::Rc};
 
 use js_sys::Array;
 use serde_json::Value;
@@ -18,8 +18,8 @@ use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{IdbCursorDirection, IdbCursorWithValue, IdbKeyRange, IdbObjectStore};
 
 use self::{
-    connection::Connection,
-    database::{Handle, Work, given},
+    connection::{Connection, Next, Task},
+    database::{Asked, Work, given},
     session::Session,
 };
 use super::{
@@ -103,9 +103,11 @@ impl SharedStorage for Shared {
         let name = store.to_owned();
         Box::pin(async move {
             known_store(&name)?;
-            self.0
-                .run(async |handle: &Handle| list_shared(&handle.read(&[&name])?, &name).await)
-                .await
+            let ask = |work: &Work| {
+                let store = work.store(&name)?;
+                Ok(vec![work.ask(store.get_all_keys())?, work.ask(store.get_all())?])
+            };
+            listed(&name, &self.0.read(&[&name], &ask).await?)
         })
     }
 
@@ -120,23 +122,19 @@ impl SharedStorage for Shared {
                 ))
             };
             let changes: Vec<(JsValue, Option<JsValue>)> = changes.iter().map(ready).try_listed()?;
-            let write = async |handle: &Handle| {
-                let work = self.0.write(handle, &[&name])?;
-                change(&work, &work.store(&name)?, &changes)?;
-                work.commit().await
-            };
-            self.0.run(write).await
+            let send = |work: &Work| change(work, &work.store(&name)?, &changes);
+            self.0.write(&[&name], &send).await
         })
     }
 }
 
-async fn list_shared(work: &Work, name: &str) -> Result<Vec<(String, Value)>> {
-    let store = work.store(name)?;
-    let keys = work.ask(store.get_all_keys())?;
-    let values = work.ask(store.get_all())?;
-    let keys: Array = work.result(&keys).await?.unchecked_into();
-    let values: Array = work.result(&values).await?.unchecked_into();
+/// The values of a shared store by their keys; both were asked for.
+fn listed(name: &str, found: &[JsValue]) -> Result<Vec<(String, Value)>> {
     let mut list = Vec::new();
+    let [keys, values] = found else {
+        return Ok(list);
+    };
+    let (keys, values) = (keys.unchecked_ref::<Array>(), values.unchecked_ref::<Array>());
     for (key, value) in keys.iter().zip(values.iter()) {
         let key = key.as_string().unwrap_or_default();
         // IndexedDB sorts by UTF-16 units, other storage by code point.
@@ -167,39 +165,46 @@ impl DirectoryStorage for Directory {
             if filter.limit == 0 {
                 return Ok(Vec::new());
             }
-            self.0
-                .run(async |handle: &Handle| list_sessions(&handle.read(&[keys::SESSIONS])?, &filter).await)
-                .await
+            let found = RefCell::new(Array::new());
+            let task = Task {
+                stores: &[keys::SESSIONS],
+                writes: false,
+                ask: &|work| {
+                    found.replace(Array::new());
+                    Ok(vec![open_cursor(work, &filter)?])
+                },
+                then: &|_, cursor| take(&found.borrow(), filter.limit, cursor),
+            };
+            self.0.run(&task).await?;
+            records::read("", &found.take())
         })
     }
 }
 
-async fn list_sessions(work: &Work, filter: &ListFilter) -> Result<Vec<SessionRecord>> {
-    let store = work.store(keys::SESSIONS)?;
+fn open_cursor(work: &Work, filter: &ListFilter) -> Result<Asked> {
     let name = if filter.cwd.is_some() {
         schema::BY_CWD
     } else {
         schema::BY_UPDATED
     };
-    let index = given(store.index(name))?;
-    let direction = IdbCursorDirection::Prev;
-    let opened = index.open_cursor_with_range_and_direction(&before(filter)?, direction);
-    let mut asked = work.ask(opened)?;
-    let found = Array::new();
-    loop {
-        let cursor = work.result(&asked).await?;
-        // A cursor behind the last record is null.
-        let Ok(cursor) = cursor.dyn_into::<IdbCursorWithValue>() else {
-            break;
-        };
-        found.push(&given(cursor.value())?);
-        if found.length() >= filter.limit {
-            break;
-        }
-        given(cursor.continue_())?;
-        asked = asked.again();
+    let index = given(work.store(keys::SESSIONS)?.index(name))?;
+    let newest_first = IdbCursorDirection::Prev;
+    work.ask(index.open_cursor_with_range_and_direction(&before(filter)?, newest_first))
+}
+
+/// Takes the record that a cursor stands at, and moves on while there is room for more.
+fn take(found: &Array, limit: u32, cursor: Vec<JsValue>) -> Result<Next> {
+    let cursor = cursor.into_iter().next().unwrap_or_default();
+    // A cursor behind the last record is null.
+    let Ok(cursor) = cursor.dyn_into::<IdbCursorWithValue>() else {
+        return Ok(Next::Done);
+    };
+    found.push(&given(cursor.value())?);
+    if found.length() >= limit {
+        return Ok(Next::Done);
     }
-    records::read("", &found)
+    given(cursor.continue_())?;
+    Ok(Next::Again)
 }
 
 /// The part of an index that comes before the last entry of the page before.

@@ -2,6 +2,7 @@
 
 mod assemble;
 mod glue;
+mod order;
 mod types;
 
 use std::fs;
@@ -96,9 +97,23 @@ fn bind(builder: &Builder, settings: &Settings, compiled: &Path) -> Result<PathB
 }
 
 fn optimise(builder: &Builder, settings: &Settings, from: &Path, to: &Path) -> Result<()> {
+    wasm_opt(builder, from, &settings.wasm_opt.flags, to)?;
+    // Sorted last, since the order is found in what the functions have become.
+    let mut sort = vec![
+        "--reorder-functions-by-name".to_owned(),
+        "--strip-debug".to_owned(),
+    ];
+    let features = settings.wasm_opt.flags.iter();
+    sort.extend(features.filter(|flag| flag.starts_with("--enable-")).cloned());
+    let named = from.with_file_name("named.wasm");
+    fs::write(&named, order::named(&fs::read(to)?)?)?;
+    wasm_opt(builder, &named, &sort, to)
+}
+
+fn wasm_opt(builder: &Builder, from: &Path, flags: &[String], to: &Path) -> Result<()> {
     // A script of Node, with no mode bits to rely on.
     let mut command = run::program("node", [&builder.wasm_opt]);
-    run::run(command.arg(from).args(&settings.wasm_opt.flags).arg("-o").arg(to))
+    run::run(command.arg(from).args(flags).arg("-o").arg(to))
 }
 
 fn check_size(settings: &Settings) -> Result<()> {

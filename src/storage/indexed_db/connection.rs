@@ -5,15 +5,39 @@ use std::{
     rc::Rc,
 };
 
+use wasm_bindgen::JsValue;
+
 use super::{
     Durability,
-    database::{self, Handle, PATIENCE_MS, Work},
+    database::{self, Asked, Handle, PATIENCE_MS, Work},
     schema::STEPS,
 };
-use crate::{
-    ErrorCode, Result,
-    storage::{LocalFuture, closed},
-};
+use crate::{ErrorCode, Result, list::Listed, storage::closed};
+
+/// Makes requests, all of them before the first is waited for.
+pub type Ask<'a> = &'a dyn Fn(&Work) -> Result<Vec<Asked>>;
+
+/// What to do with the results of requests.
+pub type Then<'a> = &'a dyn Fn(&Work, Vec<JsValue>) -> Result<Next>;
+
+/// What to do in one transaction. It may be done twice: where the connection is lost, the first attempt has come to
+/// nothing, or is found by its operation id.
+pub struct Task<'a> {
+    pub stores: &'a [&'a str],
+    pub writes: bool,
+    pub ask: Ask<'a>,
+    pub then: Then<'a>,
+}
+
+/// What comes after the results of requests.
+pub enum Next {
+    /// Nothing: what was read was read, and nothing is changed.
+    Done,
+    /// The changes that were asked for are kept.
+    Commit,
+    /// The same requests are answered once more: a cursor was moved.
+    Again,
+}
 
 /// A database by its name. Neither a lost connection nor a failed attempt is remembered.
 pub struct Connection {
@@ -49,45 +73,47 @@ impl Connection {
         }
     }
 
-    /// Does some work in a connection; where that was lost, once more in a new one. The work must be one transaction
-    /// that can be repeated.
-    pub async fn run<T>(&self, work: impl AsyncFn(&Handle) -> Result<T>) -> Result<T> {
-        let done = RefCell::new(None);
-        let attempt = |handle: Rc<Handle>| -> LocalFuture<'_, Result<()>> {
-            Box::pin(async {
-                let handle = handle;
-                let result = work(&handle).await?;
-                done.replace(Some(result));
-                Ok(())
-            })
-        };
-        self.repeat(&attempt).await?;
-        done.take().ok_or_else(closed)
-    }
-
-    /// The part of it that is the same for every kind of work, and is there once.
-    async fn repeat<'a>(
-        &self,
-        work: &'a (dyn Fn(Rc<Handle>) -> LocalFuture<'a, Result<()>> + 'a),
-    ) -> Result<()> {
-        let first = self.attempt(work).await;
-        match first {
-            Err(error) if error.code() == ErrorCode::StorageLost => self.attempt(work).await,
+    /// Carries a task out; where the connection was lost, once more in a new one.
+    pub async fn run(&self, task: &Task<'_>) -> Result<()> {
+        match self.attempt(task).await {
+            Err(error) if error.code() == ErrorCode::StorageLost => self.attempt(task).await,
             first => first,
         }
     }
 
-    /// Begins to write, as durably as this connection was asked to.
-    pub fn write(&self, handle: &Handle, stores: &[&str]) -> Result<Work> {
-        handle.write(stores, self.durability)
+    /// The results of the requests that `ask` makes, in one transaction.
+    pub async fn read(&self, stores: &[&str], ask: Ask<'_>) -> Result<Vec<JsValue>> {
+        let found = RefCell::new(Vec::new());
+        let then = |_: &Work, results| {
+            found.replace(results);
+            Ok(Next::Done)
+        };
+        let writes = false;
+        self.run(&Task {
+            stores,
+            writes,
+            ask,
+            then: &then,
+        })
+        .await?;
+        Ok(found.take())
     }
 
-    async fn attempt<'a>(
-        &self,
-        work: &'a (dyn Fn(Rc<Handle>) -> LocalFuture<'a, Result<()>> + 'a),
-    ) -> Result<()> {
+    /// Makes the changes that `send` asks for, in one transaction.
+    pub async fn write(&self, stores: &[&str], send: &dyn Fn(&Work) -> Result<()>) -> Result<()> {
+        let writes = true;
+        self.run(&Task {
+            stores,
+            writes,
+            ask: &|work| send(work).map(|()| Vec::new()),
+            then: &|_, _| Ok(Next::Commit),
+        })
+        .await
+    }
+
+    async fn attempt(&self, task: &Task<'_>) -> Result<()> {
         let handle = self.handle().await?;
-        let done = work(Rc::clone(&handle)).await;
+        let done = self.carry_out(task, &handle).await;
         if done
             .as_ref()
             .is_err_and(|error| error.code() == ErrorCode::StorageLost)
@@ -99,6 +125,23 @@ impl Connection {
             self.current.replace(current);
         }
         done
+    }
+
+    async fn carry_out(&self, task: &Task<'_>, handle: &Handle) -> Result<()> {
+        let work = if task.writes {
+            handle.write(task.stores, self.durability)?
+        } else {
+            handle.read(task.stores)?
+        };
+        let mut asked = (task.ask)(&work)?;
+        loop {
+            let results = work.results(&asked).await?;
+            match (task.then)(&work, results)? {
+                Next::Done => return Ok(()),
+                Next::Commit => return work.commit().await,
+                Next::Again => asked = asked.into_iter().map(Asked::again).listed(),
+            }
+        }
     }
 
     async fn handle(&self) -> Result<Rc<Handle>> {

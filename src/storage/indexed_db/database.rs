@@ -179,7 +179,7 @@ impl Work {
     }
 
     /// The result of a request.
-    pub async fn result(&self, asked: &Asked) -> Result<JsValue> {
+    async fn result(&self, asked: &Asked) -> Result<JsValue> {
         // The promise never rejects.
         JsFuture::from(asked.answered.clone()).await.ok();
         let outcome = match asked.request.error() {
@@ -188,6 +188,15 @@ impl Work {
             Err(exception) => Err(exception),
         };
         outcome.map_err(|exception| self.cause().unwrap_or_else(|| failure::of_js(&exception)))
+    }
+
+    /// The results of requests, in their order.
+    pub async fn results(&self, asked: &[Asked]) -> Result<Vec<JsValue>> {
+        let mut results = Vec::new();
+        for asked in asked {
+            results.push(self.result(asked).await?);
+        }
+        Ok(results)
     }
 
     /// Ends the transaction. `Ok` means that it is complete: durable, as far as it was asked to be.

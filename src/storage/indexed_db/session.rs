@@ -1,6 +1,6 @@
 //! One session in IndexedDB.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use js_sys::Array;
 use serde::Serialize;
@@ -8,20 +8,19 @@ use wasm_bindgen::{JsCast, JsValue};
 use web_sys::IdbKeyRange;
 
 use super::{
-    connection::Connection,
-    database::{Asked, Handle, Work, given},
+    connection::{Connection, Next, Task},
+    database::{Asked, Work, given},
     records, schema,
 };
 use crate::{
     Result,
-    list::{Listed, TryListed},
+    list::Listed,
     message::MessageOutline,
     storage::{
         Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredSession,
         apply::{Decision, StoredRecord, decide},
-        damaged, keys,
+        closed, damaged, keys,
     },
-    untyped::FromJson,
 };
 
 pub struct Session {
@@ -29,111 +28,83 @@ pub struct Session {
     pub id: String,
 }
 
-/// Records that a commit adds whatever its session holds, made before the transaction begins.
+/// Records that a commit brings whatever its session holds, made before the transaction begins.
 struct Prepared {
-    messages: Vec<JsValue>,
     packs: Vec<JsValue>,
-    /// Of snapshots, checkpoints and compactions, by their stores.
-    lists: [(&'static str, Vec<JsValue>); 3],
+    /// With their stores. What is stored is never overwritten: a position that is taken fails the commit.
+    added: Vec<(&'static str, JsValue)>,
 }
 
 impl Prepared {
     fn new(id: &str, commit: &Commit<JsValue>) -> Result<Self> {
-        let messages = commit
-            .messages
-            .iter()
-            .map(|message| records::message(id, message));
-        let packs = commit.outline_packs.iter().map(|pack| records::pack(id, pack));
-        Ok(Self {
-            messages: messages.try_listed()?,
-            packs: packs.try_listed()?,
-            lists: [
-                (keys::SNAPSHOTS, positioned(id, &commit.snapshots)?),
-                (keys::CHECKPOINTS, positioned(id, &commit.checkpoints)?),
-                (keys::COMPACTIONS, positioned(id, &commit.compactions)?),
-            ],
-        })
+        let mut prepared = Self {
+            packs: Vec::new(),
+            added: Vec::new(),
+        };
+        for pack in &commit.outline_packs {
+            prepared.packs.push(records::pack(id, pack)?);
+        }
+        for message in &commit.messages {
+            prepared
+                .added
+                .push((keys::MESSAGES, records::message(id, message)?));
+        }
+        prepared.add(keys::SNAPSHOTS, id, &commit.snapshots)?;
+        prepared.add(keys::CHECKPOINTS, id, &commit.checkpoints)?;
+        prepared.add(keys::COMPACTIONS, id, &commit.compactions)?;
+        Ok(prepared)
+    }
+
+    fn add(&mut self, store: &'static str, id: &str, list: &[(u32, impl Serialize)]) -> Result<()> {
+        for (position, record) in list {
+            self.added
+                .push((store, records::positioned(id, *position, record)?));
+        }
+        Ok(())
     }
 }
 
-fn positioned(session_id: &str, list: &[(u32, impl Serialize)]) -> Result<Vec<JsValue>> {
-    list.iter()
-        .map(|(position, record)| records::positioned(session_id, *position, record))
-        .try_listed()
-}
+/// Stores whose records belong to a session, in the order in which they are loaded.
+const LOADED: [&str; 4] = [
+    keys::OUTLINES,
+    keys::SNAPSHOTS,
+    keys::CHECKPOINTS,
+    keys::COMPACTIONS,
+];
 
 impl Session {
-    async fn record(&self, work: &Work) -> Result<Option<StoredRecord>> {
-        let record = self.ask_record(work)?;
-        self.stored(&work.result(&record).await?)
-    }
-
     fn ask_record(&self, work: &Work) -> Result<Asked> {
         work.ask(work.store(keys::SESSIONS)?.get(&JsValue::from_str(&self.id)))
     }
 
-    fn stored(&self, record: &JsValue) -> Result<Option<StoredRecord>> {
-        if record.is_undefined() {
+    fn stored(&self, record: Option<&JsValue>) -> Result<Option<StoredRecord>> {
+        match record {
+            Some(record) if !record.is_undefined() => records::read(&self.id, record).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The session's record, and everything that belongs to it.
+    fn ask_all(&self, work: &Work) -> Result<Vec<Asked>> {
+        let range = records::of_session(&self.id)?;
+        let mut asked = vec![self.ask_record(work)?];
+        for store in LOADED {
+            asked.push(work.ask(work.store(store)?.get_all_with_key(&range))?);
+        }
+        Ok(asked)
+    }
+
+    fn loaded(&self, found: &[JsValue]) -> Result<Option<StoredSession>> {
+        let [record, packs, snapshots, checkpoints, compactions] = found else {
             return Ok(None);
-        }
-        records::read(&self.id, record).map(Some)
-    }
-
-    /// The session's record, and whether the ring holds an operation id.
-    async fn read(&self, work: &Work, operation: &str) -> Result<(Option<StoredRecord>, bool)> {
-        let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
-        // Both requests are on their way before the first is waited for.
-        let remembered = work.ask(index.get_key(&records::key(&self.id, operation)))?;
-        let record = self.ask_record(work)?;
-        let remembered = !work.result(&remembered).await?.is_undefined();
-        Ok((self.stored(&work.result(&record).await?)?, remembered))
-    }
-
-    async fn apply(&self, work: Work, commit: &Commit<JsValue>, prepared: &Prepared) -> Result<CommitStatus> {
-        let (stored, remembered) = self.read(&work, &commit.operation_id).await?;
-        let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered)? {
-            Decision::Answer(status) => return Ok(status),
-            Decision::Apply { next, slot } => (next, slot),
         };
-
-        put(&work, keys::SESSIONS, &records::write(&next)?)?;
-        put(
-            &work,
-            keys::COMMITS,
-            &records::operation(&self.id, slot, &commit.operation_id)?,
-        )?;
-        for pack in &prepared.packs {
-            put(&work, keys::OUTLINES, pack)?;
-        }
-        // What is stored is never overwritten: a position that is taken fails the commit.
-        let messages = [(keys::MESSAGES, &prepared.messages)];
-        let lists = prepared.lists.iter().map(|(name, list)| (*name, list));
-        for (name, list) in messages.into_iter().chain(lists) {
-            let store = work.store(name)?;
-            for record in list {
-                work.sent(store.add(record))?;
-            }
-        }
-        work.commit().await?;
-        Ok(CommitStatus::Applied(next.record.counters))
-    }
-
-    async fn load_from(&self, handle: &Handle) -> Result<Option<StoredSession>> {
-        let work = handle.read(keys::OF_SESSIONS)?;
-        // Every request is on its way before the first is waited for.
-        let record = self.ask_record(&work)?;
-        let packs = self.all(&work, keys::OUTLINES)?;
-        let snapshots = self.all(&work, keys::SNAPSHOTS)?;
-        let checkpoints = self.all(&work, keys::CHECKPOINTS)?;
-        let compactions = self.all(&work, keys::COMPACTIONS)?;
-
-        let Some(StoredRecord { record, .. }) = self.stored(&work.result(&record).await?)? else {
+        let Some(StoredRecord { record, .. }) = self.stored(Some(record))? else {
             return Ok(None);
         };
         let mut outlines = Vec::new();
-        for pack in found(&work, packs).await? {
+        for pack in all(packs) {
             let text = records::member(&pack, "outlines").as_string().unwrap_or_default();
-            outlines.extend(records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
+            outlines.append(&mut records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
         }
         if outlines.len() != record.message_count as usize {
             let what = format!(
@@ -146,44 +117,55 @@ impl Session {
         Ok(Some(StoredSession {
             record,
             outlines,
-            snapshots: self.list(found(&work, snapshots).await?)?,
-            checkpoints: self.list(found(&work, checkpoints).await?)?,
-            compactions: self.list(found(&work, compactions).await?)?,
+            snapshots: records::read(&self.id, snapshots)?,
+            checkpoints: records::read(&self.id, checkpoints)?,
+            compactions: records::read(&self.id, compactions)?,
         }))
     }
 
-    /// Asks for every record of a store that belongs to this session, in order.
-    fn all(&self, work: &Work, store: &str) -> Result<Asked> {
-        all(work, store, &records::of_session(&self.id)?)
+    /// The session's record, and whether the ring holds an operation id.
+    fn ask_before(&self, work: &Work, operation: &str) -> Result<Vec<Asked>> {
+        let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
+        let remembered = work.ask(index.get_key(&records::key(&self.id, operation)))?;
+        Ok(vec![self.ask_record(work)?, remembered])
     }
 
-    fn list<T: FromJson>(&self, found: Vec<JsValue>) -> Result<Vec<T>> {
-        found
-            .iter()
-            .map(|record| records::read(&self.id, record))
-            .try_listed()
-    }
-
-    async fn messages(&self, handle: &Handle, from: u32, to: u32) -> Result<Vec<JsValue>> {
-        let work = handle.read(&[keys::MESSAGES])?;
-        let (from_key, to_key) = (records::key(&self.id, from), records::key(&self.id, to));
-        let made = IdbKeyRange::bound_with_lower_open_and_upper_open(&from_key, &to_key, false, true);
-        let asked = all(&work, keys::MESSAGES, &records::range(made)?)?;
-        let found = found(&work, asked).await?;
-        // Keys are unique and sorted: as many as were asked for are exactly those.
-        if found.len() != (to - from) as usize {
-            return Err(damaged(
-                &self.id,
-                &format!("a message of {from} to {to} is missing"),
-            ));
+    /// Decides on a commit and asks for what it changes.
+    fn apply(
+        &self,
+        work: &Work,
+        commit: &Commit<JsValue>,
+        prepared: &Prepared,
+        found: &[JsValue],
+    ) -> Result<CommitStatus> {
+        let stored = self.stored(found.first())?;
+        let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
+        let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered)? {
+            Decision::Answer(status) => return Ok(status),
+            Decision::Apply { next, slot } => (next, slot),
+        };
+        put(work, keys::SESSIONS, &records::write(&next)?)?;
+        let operation = records::operation(&self.id, slot, &commit.operation_id)?;
+        put(work, keys::COMMITS, &operation)?;
+        for pack in &prepared.packs {
+            put(work, keys::OUTLINES, pack)?;
         }
-        Ok(found
-            .iter()
-            .map(|record| records::member(record, "body"))
-            .listed())
+        for (store, record) in &prepared.added {
+            work.sent(work.store(store)?.add(record))?;
+        }
+        Ok(CommitStatus::Applied(next.record.counters))
     }
 
-    async fn remove(&self, work: Work) -> Result<()> {
+    fn ask_messages(&self, work: &Work, from: u32, to: u32) -> Result<Vec<Asked>> {
+        let (from, to) = (records::key(&self.id, from), records::key(&self.id, to));
+        let range = IdbKeyRange::bound_with_lower_open_and_upper_open(&from, &to, false, true);
+        let messages = work.store(keys::MESSAGES)?;
+        Ok(vec![
+            work.ask(messages.get_all_with_key(&records::range(range)?))?,
+        ])
+    }
+
+    fn remove(&self, work: &Work) -> Result<()> {
         for name in keys::OF_SESSIONS {
             let range = match *name {
                 keys::SESSIONS => JsValue::from_str(&self.id),
@@ -191,19 +173,13 @@ impl Session {
             };
             work.sent(work.store(name)?.delete(&range))?;
         }
-        work.commit().await
+        Ok(())
     }
 }
 
-/// Asks for the records of a range.
-fn all(work: &Work, store: &str, range: &JsValue) -> Result<Asked> {
-    work.ask(work.store(store)?.get_all_with_key(range))
-}
-
-/// Records that were asked for.
-async fn found(work: &Work, asked: Asked) -> Result<Vec<JsValue>> {
-    let found: Array = work.result(&asked).await?.unchecked_into();
-    Ok(found.to_vec())
+/// Records that were asked for together.
+fn all(found: &JsValue) -> Vec<JsValue> {
+    found.unchecked_ref::<Array>().to_vec()
 }
 
 fn put(work: &Work, store: &str, record: &JsValue) -> Result<()> {
@@ -213,20 +189,18 @@ fn put(work: &Work, store: &str, record: &JsValue) -> Result<()> {
 impl SessionStorage<JsValue> for Session {
     fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
         Box::pin(async move {
-            let read = async |handle: &Handle| self.record(&handle.read(&[keys::SESSIONS])?).await;
-            Ok(self
-                .connection
-                .run(read)
-                .await?
-                .map(|stored| stored.record.counters))
+            let ask = |work: &Work| Ok(vec![self.ask_record(work)?]);
+            let found = self.connection.read(&[keys::SESSIONS], &ask).await?;
+            let stored = self.stored(found.first())?;
+            Ok(stored.map(|stored| stored.record.counters))
         })
     }
 
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
-        Box::pin(
-            self.connection
-                .run(async |handle: &Handle| self.load_from(handle).await),
-        )
+        Box::pin(async move {
+            let ask = |work: &Work| self.ask_all(work);
+            self.loaded(&self.connection.read(keys::OF_SESSIONS, &ask).await?)
+        })
     }
 
     fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<JsValue>>> {
@@ -234,28 +208,45 @@ impl SessionStorage<JsValue> for Session {
             if from >= to {
                 return Ok(Vec::new());
             }
-            self.connection
-                .run(async |handle: &Handle| self.messages(handle, from, to).await)
-                .await
+            let ask = |work: &Work| self.ask_messages(work, from, to);
+            let found = self.connection.read(&[keys::MESSAGES], &ask).await?;
+            let found = found.first().map(all).unwrap_or_default();
+            // Keys are unique and sorted: as many as were asked for are exactly those.
+            if found.len() != (to - from) as usize {
+                let what = format!("a message of {from} to {to} is missing");
+                return Err(damaged(&self.id, &what));
+            }
+            let bodies = found.iter().map(|record| records::member(record, "body"));
+            Ok(bodies.listed())
         })
     }
 
     fn commit(&self, commit: Rc<Commit<JsValue>>) -> LocalFuture<'_, Result<CommitStatus>> {
         Box::pin(async move {
             let prepared = Prepared::new(&self.id, &commit)?;
-            // Tried once more when the connection is lost: the operation id says whether it was applied.
-            let apply = async |handle: &Handle| {
-                let work = self.connection.write(handle, keys::OF_SESSIONS)?;
-                self.apply(work, &commit, &prepared).await
+            let answer = Cell::new(None);
+            let task = Task {
+                stores: keys::OF_SESSIONS,
+                writes: true,
+                ask: &|work| self.ask_before(work, &commit.operation_id),
+                then: &|work, found| {
+                    let status = self.apply(work, &commit, &prepared, &found)?;
+                    answer.set(Some(status));
+                    Ok(match status {
+                        CommitStatus::Applied(_) => Next::Commit,
+                        _ => Next::Done,
+                    })
+                },
             };
-            self.connection.run(apply).await
+            self.connection.run(&task).await?;
+            answer.take().ok_or_else(closed)
         })
     }
 
     fn delete(&self) -> LocalFuture<'_, Result<()>> {
-        Box::pin(self.connection.run(async |handle: &Handle| {
-            self.remove(self.connection.write(handle, keys::OF_SESSIONS)?)
-                .await
-        }))
+        Box::pin(async move {
+            let remove = |work: &Work| self.remove(work);
+            self.connection.write(keys::OF_SESSIONS, &remove).await
+        })
     }
 }
