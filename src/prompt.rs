@@ -10,7 +10,7 @@ mod neutralise;
 mod section;
 mod split;
 
-pub use checkpoint::{Checkpoint, diff_system_prompt, replay_system_prompt, system_prompt_at};
+pub use checkpoint::{Changes, Checkpoint, diff_system_prompt, replay_system_prompt, system_prompt_at};
 pub use instructions::{InstructionFile, project_instructions_body};
 pub use neutralise::neutralise;
 pub use section::{

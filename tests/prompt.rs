@@ -6,7 +6,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 use runcontext::prompt::{
-    Checkpoint, InstructionFile, Section, diff_system_prompt, neutralise, project_instructions_body,
+    Changes, Checkpoint, InstructionFile, Section, diff_system_prompt, neutralise, project_instructions_body,
     render_system_prompt, replay_system_prompt, split_system_prompt, system_prompt_at,
     validate_host_sections,
 };
@@ -159,7 +159,7 @@ fn malformed_checkpoints_are_refused_by_every_function_that_takes_some() {
             ..good.clone()
         }],
         vec![Checkpoint {
-            sections: [("Cwd".to_owned(), None)].into(),
+            sections: Changes::from_iter([("Cwd".to_owned(), None)]),
             ..good.clone()
         }],
     ];
@@ -177,7 +177,6 @@ fn a_checkpoint_is_written_the_way_it_was_read() {
     let text = r#"{"messageCount":3,"timestamp":1767225600000,"sections":{"cwd":null,"permissions":"ask"}}"#;
     let checkpoint = Checkpoint::parse(&serde_json::from_str(text).unwrap()).unwrap();
     assert_eq!(serde_json::to_string(&checkpoint).unwrap(), text);
-    assert_eq!(serde_json::from_str::<Checkpoint>(text).unwrap(), checkpoint);
 }
 
 #[test]
@@ -384,8 +383,8 @@ fn replaying_the_checkpoints_gives_each_prompt_back_exactly() {
         }
         removed += checkpoints
             .iter()
-            .flat_map(|c| c.sections.values())
-            .filter(|value| value.is_none())
+            .flat_map(|c| c.sections.iter())
+            .filter(|(_, body)| body.is_none())
             .count();
 
         let stored = json!(checkpoints);

@@ -1,9 +1,8 @@
 //! Checkpoints: what of the system prompt changed at which message, so that it can be replayed exactly.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::section::{self, Section, check_name, check_sections, render_system_prompt};
@@ -12,7 +11,7 @@ use crate::{Error, Result, untyped::Reader};
 
 /// What changed in the system prompt when a user message was dispatched. The first checkpoint of a session holds
 /// every section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(
     target_family = "wasm",
@@ -28,7 +27,51 @@ pub struct Checkpoint {
     /// The neutralised body of each section that is new or changed, without tags; `None` for a removed one. The
     /// preamble stands under `preamble`.
     #[cfg_attr(target_family = "wasm", tsify(type = "Record<string, string | null>"))]
-    pub sections: BTreeMap<String, Option<String>>,
+    pub sections: Changes,
+}
+
+/// What became of sections, by name and in the order of names; `None` is one that is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes(Vec<(String, Option<String>)>);
+
+impl Changes {
+    /// Puts what became of a section in the place of what was said of it before.
+    fn set(&mut self, name: &str, body: Option<String>) {
+        match self.0.binary_search_by(|(other, _)| other.as_str().cmp(name)) {
+            Ok(at) => {
+                if let Some((_, value)) = self.0.get_mut(at) {
+                    *value = body;
+                }
+            }
+            Err(at) => self.0.insert(at, (name.to_owned(), body)),
+        }
+    }
+
+    /// Every section that is new, changed or gone.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.0.iter().map(|(name, body)| (name.as_str(), body.as_deref()))
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<(String, Option<String>)> for Changes {
+    fn from_iter<I: IntoIterator<Item = (String, Option<String>)>>(items: I) -> Self {
+        let mut changes = Self::default();
+        for (name, body) in items {
+            changes.set(&name, body);
+        }
+        changes
+    }
+}
+
+impl Serialize for Changes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
 }
 
 impl Checkpoint {
@@ -62,7 +105,7 @@ impl FromJson for Checkpoint {
         let stored = object.get("sections").unwrap_or(&Value::Null);
         object.finish(())?;
         let sections_path = join(path, "sections");
-        let mut sections = BTreeMap::new();
+        let mut sections = Changes::default();
         for (name, value) in untyped::object(stored, &sections_path)? {
             let body = match value {
                 Value::String(body) => Some(body.clone()),
@@ -72,7 +115,7 @@ impl FromJson for Checkpoint {
                     return Err(field_error(&join(&sections_path, name), problem));
                 }
             };
-            sections.insert(name.clone(), body);
+            sections.set(name, body);
         }
         let checkpoint = Self {
             message_count,
@@ -101,9 +144,9 @@ impl Checkpoint {
                 "must not be empty; record no checkpoint where nothing changed",
             ));
         }
-        self.sections
-            .keys()
-            .try_for_each(|name| check_name(name).map_err(|error| error.with("field", join(&sections, name))))
+        self.sections.iter().try_for_each(|(name, _)| {
+            check_name(name).map_err(|error| error.with("field", join(&sections, name)))
+        })
     }
 }
 
@@ -160,11 +203,11 @@ fn bodies_at(checkpoints: &[Checkpoint], message_count: u32) -> Bodies<'_> {
         .iter()
         .take_while(|checkpoint| checkpoint.message_count <= message_count)
     {
-        for (name, value) in &checkpoint.sections {
+        for (name, value) in checkpoint.sections.iter() {
             set_body(
                 &mut bodies,
                 name,
-                value.as_ref().and_then(|value| section::body(name, value)),
+                value.and_then(|value| section::body(name, value)),
             );
         }
     }
@@ -207,15 +250,15 @@ pub fn diff_system_prompt(
             section::body(&section.name, &section.content),
         );
     }
-    let mut changes = BTreeMap::new();
+    let mut changes = Changes::default();
     for (name, _) in &before {
         if body_of(&after, name).is_none() {
-            changes.insert((*name).to_owned(), None);
+            changes.set(name, None);
         }
     }
     for (name, body) in &after {
         if body_of(&before, name) != Some(body.as_ref()) {
-            changes.insert((*name).to_owned(), Some(body.clone().into_owned()));
+            changes.set(name, Some(body.clone().into_owned()));
         }
     }
 

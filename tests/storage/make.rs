@@ -9,7 +9,7 @@ use std::{
 use runcontext::{
     context::{CompactionCheckpoint, LoadedSkill, Placement, RuntimeContextSnapshot},
     message::{Call, MessageIndex, MessageOutline, Role},
-    prompt::Checkpoint,
+    prompt::{Changes, Checkpoint},
     storage::{AppendedMessage, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord},
 };
 use serde_json::{Value, json};
@@ -94,11 +94,10 @@ pub fn checkpoint(message_count: u32) -> Checkpoint {
     Checkpoint {
         message_count,
         timestamp: 1_800_000_000_001.0,
-        sections: [
+        sections: Changes::from_iter([
             ("permissions".to_owned(), Some("read only".to_owned())),
             ("skills".to_owned(), None),
-        ]
-        .into(),
+        ]),
     }
 }
 
