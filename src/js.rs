@@ -5,6 +5,7 @@
 
 mod error;
 mod foreign;
+mod gate;
 mod host;
 pub(crate) mod json;
 pub(crate) mod plain;
@@ -17,6 +18,7 @@ mod types;
 use std::future::Future;
 
 pub use error::RunContextError;
+pub use gate::*;
 pub use pure::*;
 pub use runtime::{Runtime, SkillCatalog};
 pub use session::Session;

@@ -9,7 +9,9 @@
 //! | [`prompt`] | system prompt sections, checkpoints of what changed, replay |
 //! | [`context`] | runtime-context snapshots, and the projection: what the model sees, with its source map |
 //! | [`skills`] | `SKILL.md` manifests, the catalogue, `$name` mentions, rendering |
-//! | [`permissions`] | presets and the `<permissions>` text |
+//! | [`permissions`] | presets and the `<permissions>` text, approval rules, the gate |
+//! | [`run_context`] | what a session runs as: group, prompt fragments, grants, working directory |
+//! | [`paths`] | paths as text: normal form, containment, comparison |
 //! | [`session`] | a session as a state machine: settings, conversation, turn, commits that wait |
 //! | [`runtime`] | the shell that carries out what a machine decides |
 //! | [`storage`] | the storage traits; memory and IndexedDB |
@@ -29,8 +31,10 @@
 pub mod context;
 pub mod error;
 pub mod message;
+pub mod paths;
 pub mod permissions;
 pub mod prompt;
+pub mod run_context;
 pub mod runtime;
 pub mod session;
 pub mod skills;

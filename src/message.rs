@@ -70,6 +70,8 @@ pub trait MessageView: Clone {
     fn field(&self, name: &str) -> Option<Self>;
     /// The items of a list, empty for anything else.
     fn items(&self) -> Vec<Self>;
+    /// The own members of an object, empty for anything else.
+    fn members(&self) -> Vec<(String, Self)>;
     /// Length of the value written as JSON, in UTF-16 units; byte strings count as base64.
     fn json_len(&self) -> usize;
     /// Whether a byte string stands anywhere inside.

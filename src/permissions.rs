@@ -1,7 +1,25 @@
-//! What the user lets the agent do: permission presets, and the text that tells the model about them.
+//! What the user lets the agent do: permission presets, the text that tells the model about them, approval rules, and the
+//! gate that answers allow, deny or require for each tool call.
 
+mod bypass;
+mod decision;
+mod gate;
+mod input;
+mod policy;
 mod preset;
+mod rule;
 mod text;
+mod tool;
 
+pub use bypass::{Bypass, BypassScope};
+pub use decision::{DecidedPath, Decision, Reason, TraceStep};
+pub use gate::{Circumstances, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule};
+pub use input::{DecideInput, PROTECTED_NAMES, protected_names};
+pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};
+pub use rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
 pub use text::permissions_text;
+pub use tool::{
+    ExtractedPath, GateCall, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted,
+    texts_in,
+};

@@ -75,8 +75,16 @@ impl Foreign {
     /// # Errors
     /// `invalid_argument` where it cannot be read.
     pub(super) fn get(&self, name: &str) -> Result<Option<JsValue>> {
-        let value = read(&self.object, &JsValue::from_str(name), &self.path(name))?;
+        let value = self.get_as_is(name)?;
         Ok((!value.is_undefined() && !value.is_null()).then_some(value))
+    }
+
+    /// A member, whatever it is.
+    ///
+    /// # Errors
+    /// `invalid_argument` where it cannot be read.
+    pub(super) fn get_as_is(&self, name: &str) -> Result<JsValue> {
+        read(&self.object, &JsValue::from_str(name), &self.path(name))
     }
 
     /// A member that is an object or a function.
@@ -258,4 +266,15 @@ impl Drop for Abort {
             let _thrown = unlisten.call2(&target, &JsValue::from_str("abort"), &listener);
         }
     }
+}
+
+/// What a tool's `extractPaths` says of arguments. It must answer at once.
+///
+/// # Errors
+/// `host_failed` where it throws.
+pub(super) fn found_paths(tool: &Foreign, extract: &Function, arguments: &JsValue) -> Result<JsValue> {
+    extract.call1(&tool.object, arguments).map_err(|error| {
+        let text = format!("`extractPaths` of a tool failed: {}", error_text(&error));
+        Error::new(crate::ErrorCode::HostFailed, text)
+    })
 }

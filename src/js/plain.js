@@ -296,3 +296,16 @@ const LAST = 8.64e15;
 
 /** A time in ISO 8601. */
 export const iso = (time) => new Date(Math.max(-LAST, Math.min(time, LAST))).toISOString();
+
+/** Text as names are compared where a difference must not open anything. */
+export const fold = (text) => text.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC');
+
+/** A decision whose trace is made when it is read. */
+export function withTrace(decision, policy, input) {
+    let trace;
+    Object.defineProperty(decision, 'trace', {
+        enumerable: true,
+        get: () => (trace ??= Object.freeze(policy.trace(input))),
+    });
+    return Object.freeze(decision);
+}

@@ -52,6 +52,8 @@ extern "C" {
     fn js_is_bytes(value: &JsValue) -> bool;
     #[wasm_bindgen(js_name = "iso")]
     fn js_iso(time: f64) -> JsValue;
+    #[wasm_bindgen(js_name = "fold")]
+    fn js_fold(text: &str) -> String;
     #[wasm_bindgen(js_name = "errorText")]
     fn js_error_text(error: &JsValue) -> String;
 }
@@ -59,6 +61,14 @@ extern "C" {
 /// What a thrown value says.
 pub(super) fn error_text(error: &JsValue) -> String {
     js_error_text(error)
+}
+
+/// Text as names are compared, see [`crate::paths::Fold`].
+pub(super) fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    js_fold(text)
 }
 
 /// A time in ISO 8601.
@@ -232,6 +242,14 @@ impl MessageView for JsValue {
 
     fn items(&self) -> Vec<Self> {
         self.dyn_ref::<Array>().map(Array::to_vec).unwrap_or_default()
+    }
+
+    fn members(&self) -> Vec<(String, Self)> {
+        if self.kind() != Kind::Object {
+            return Vec::new();
+        }
+        let member = |key: JsValue| (key.as_string().unwrap_or_default(), js_value(self, &key));
+        js_keys(self).iter().map(member).listed()
     }
 
     fn json_len(&self) -> usize {

@@ -27,13 +27,75 @@ export interface ToolDeclaration {
 
 /** A tool of the host. */
 export interface Tool extends ToolDeclaration {
-    /** What a call touches. Absent: not classified. Only tools that declare `none` are run by `prompt` in this version. */
+    /** What a call touches. Absent: not classified; `paths` imply reads and writes. Only tools that declare `none` are run by `prompt` in this version. */
     access?: "read" | "write" | "execute" | "network" | "none";
+    /** A group of tools that a person may stop being asked about. */
+    category?: string;
+    /** The MCP server it comes from. */
+    mcpServer?: string;
+    /**
+     * The arguments that hold paths: a JSON pointer, `*` for every item of a list. A tool that goes on below a directory by
+     * itself declares a `tree`. An argument that is not there stands for the working directory.
+     */
+    paths?: { argument: string; access: "read" | "write"; kind?: "file" | "tree" }[];
+    /** The paths inside a text, such as a patch. Answers at once. */
+    extractPaths?(args: any): { path: string; access: "read" | "write" }[];
+    /** JSON pointers to arguments that an approval does not cover. */
+    advisory?: string[];
     /**
      * Runs one call. A text becomes the result's text; an object with a list `content` gives its `content`, `details`
      * and `isError`; anything else is shown to the model as JSON. What is thrown becomes a failed result.
      */
     execute?(args: any, context: { signal: AbortSignal; workingDirectory: string }): Promise<unknown> | unknown;
+}
+
+/** Where a path really leads, or why that is not known. */
+export type ResolvedPath = { canonical: string } | { unresolved: string };
+
+/** What one decision depends on, but the rules. */
+export interface DecideInput {
+    call: ToolCall;
+    /** Absent: a tool that nobody declared. */
+    tool?: Tool;
+    /** The permission group; by default that of the run context, null for none. */
+    group?: string | null;
+    /** The groups that exist; by default `default` and those of the rules. */
+    groups?: string[];
+    preset?: PermissionPreset | null;
+    runContext?: RunContext | null;
+    agentId?: string;
+    source?: string;
+    /** What a person does not want to be asked about; `expiresAt` in milliseconds since the epoch. */
+    bypasses?: { scope: "all" | { category: string } | { mcpServer: string }; expiresAt?: number }[];
+    /** Whether nobody is there to be asked. */
+    headless?: boolean;
+    /** Names that are closed below the roots, whatever the rules say. By default `secrets`. */
+    protectedNames?: string[];
+    /** The session's working directory, absolute. */
+    cwd: string;
+    /** By default `cwd`. */
+    workspaceRoot?: string;
+    pathStyle?: "posix" | "windows";
+    /** Milliseconds since the epoch; without it every bypass that ends has ended. */
+    now?: number;
+    /** The host's answers to `pathsToResolve`. One that is missing is unresolved. */
+    resolved: { base: string; path: string; result: ResolvedPath }[];
+}
+
+/** What the gate answers, and why. */
+export interface Decision {
+    outcome: Action;
+    /** The step that set the outcome. */
+    reason: Reason;
+    /** The same for people. */
+    message: string;
+    /** The pending approval that waits for a person. */
+    requestId?: string;
+    /** The rule that decided, where one did. */
+    rule?: ApprovalRule;
+    /** How it came about; made when it is read. */
+    trace: TraceStep[];
+    paths: DecidedPath[];
 }
 
 /** A tool call of the model. */

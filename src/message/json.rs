@@ -44,6 +44,13 @@ impl MessageView for Value {
         self.as_array().cloned().unwrap_or_default()
     }
 
+    fn members(&self) -> Vec<(String, Self)> {
+        let members = self.as_object().into_iter().flatten();
+        members
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
     fn json_len(&self) -> usize {
         self.to_string().encode_utf16().count()
     }

@@ -225,7 +225,7 @@ fn unreadable(name: &str, cause: &Error) -> Error {
 impl FromJson for Preset {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         match value {
-            Value::String(name) => name.parse(),
+            Value::String(name) => name.parse().map_err(|error: Error| error.with("field", path)),
             _ => Err(untyped::field_error(
                 path,
                 "must be the name of a preset, or null",

@@ -1,0 +1,181 @@
+//! The gate as pure functions: rules, one question, one answer.
+
+use std::{cell::OnceCell, rc::Rc};
+
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+
+use super::{
+    foreign::{self, Foreign},
+    plain::{fold, json_in, object, to_js},
+};
+use crate::{
+    Result,
+    permissions::{self, ApprovalRule, DecideInput, Decision},
+};
+
+#[wasm_bindgen(module = "/src/js/plain.js")]
+extern "C" {
+    #[wasm_bindgen(js_name = "withTrace")]
+    fn js_with_trace(decision: &JsValue, policy: &JsValue, input: &JsValue) -> JsValue;
+}
+
+/// The members of an input that are values. What else a caller has in it is not looked at.
+const VALUES: [&str; 13] = [
+    "call",
+    "group",
+    "groups",
+    "preset",
+    "runContext",
+    "agentId",
+    "source",
+    "bypasses",
+    "headless",
+    "protectedNames",
+    "cwd",
+    "workspaceRoot",
+    "pathStyle",
+];
+
+/// Those of a tool.
+const TOOL: [&str; 6] = ["name", "access", "category", "mcpServer", "paths", "advisory"];
+
+/// An input as a frozen copy, with what the tool found in the arguments: foreign code runs here and nowhere later.
+fn input_in(given: &JsValue) -> Result<JsValue> {
+    let input = Foreign::record(given, "input")?;
+    let mut members = Vec::new();
+    for name in VALUES.into_iter().chain(["now", "resolved"]) {
+        // Null says something of its own here: no group at all.
+        let value = input.get_as_is(name)?;
+        if !value.is_undefined() {
+            members.push((name, value));
+        }
+    }
+    let mut found = JsValue::NULL;
+    if let Some(tool) = input.object("tool")? {
+        let mut declared = Vec::new();
+        for name in TOOL {
+            declared.extend(tool.get(name)?.map(|value| (name, value)));
+        }
+        if let Some(extract) = tool.method("extractPaths")? {
+            let call = input.object("call")?;
+            let arguments = call.map_or(Ok(None), |call| call.get("arguments"))?;
+            found = foreign::found_paths(&tool, &extract, &arguments.unwrap_or(JsValue::NULL))?;
+        }
+        members.push(("tool", object(&declared)));
+    }
+    members.push(("found", found));
+    super::plain::metadata_in(&object(&members), "input")
+}
+
+fn read(copy: &JsValue) -> Result<DecideInput> {
+    let input = super::plain::json_of(copy);
+    DecideInput::parse(
+        &input,
+        input.get("found").unwrap_or(&serde_json::Value::Null),
+        fold,
+    )
+}
+
+fn decided(policy: &permissions::Policy, copy: &JsValue, traced: bool) -> Result<Decision> {
+    let input = read(copy)?;
+    let question = input.question()?;
+    let answers = input.answers(&question.queries());
+    Ok(if traced {
+        question.explain(policy, &answers)
+    } else {
+        question.decide(policy, &answers)
+    })
+}
+
+/// Rules, compiled once.
+#[wasm_bindgen]
+pub struct Policy {
+    policy: Rc<permissions::Policy>,
+    explainer: OnceCell<JsValue>,
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Policy").finish_non_exhaustive()
+    }
+}
+
+/// Answers again for whoever reads the trace of a decision.
+#[wasm_bindgen(skip_typescript, js_name = "__Explainer")]
+#[derive(Debug)]
+pub struct Explainer(Rc<permissions::Policy>);
+
+#[wasm_bindgen(js_class = "__Explainer")]
+impl Explainer {
+    /// The trace of a decision on this input.
+    pub fn trace(&self, input: &JsValue) -> JsValue {
+        decided(&self.0, input, true).map_or(JsValue::UNDEFINED, |decision| to_js(&decision.trace))
+    }
+}
+
+impl Policy {
+    fn new(policy: permissions::Policy) -> Self {
+        Self {
+            policy: Rc::new(policy),
+            explainer: OnceCell::new(),
+        }
+    }
+
+    fn answer(&self, input: &JsValue) -> Result<JsValue> {
+        let decision = to_js(&decided(&self.policy, input, false)?);
+        let explainer = self
+            .explainer
+            .get_or_init(|| JsValue::from(Explainer(self.policy.clone())));
+        Ok(js_with_trace(&decision, explainer, input))
+    }
+}
+
+#[wasm_bindgen]
+impl Policy {
+    /// Decides one call. What the trace says is found out when it is read.
+    #[wasm_bindgen(unchecked_return_type = "Decision")]
+    pub fn decide(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "DecideInput")] input: JsValue,
+    ) -> Result<JsValue> {
+        self.answer(&input_in(&input)?)
+    }
+}
+
+/// Compiles rules, for many decisions. The groups that exist are `default` and those of the rules.
+#[wasm_bindgen(js_name = "compilePolicy")]
+pub fn compile_policy(
+    #[wasm_bindgen(unchecked_param_type = "readonly ApprovalRule[]")] rules: JsValue,
+) -> Result<Policy> {
+    let rules = ApprovalRule::parse_list(&json_in(&rules, "rules")?)?;
+    Ok(Policy::new(permissions::Policy::compile(rules, None, fold)?))
+}
+
+/// Decides one call by these rules.
+#[wasm_bindgen(unchecked_return_type = "Decision")]
+pub fn decide(
+    #[wasm_bindgen(unchecked_param_type = "DecideInput & { rules: readonly ApprovalRule[] }")] input: JsValue,
+) -> Result<JsValue> {
+    let rules = Foreign::record(&input, "input")?.get("rules")?;
+    let rules = ApprovalRule::parse_list(&json_in(&rules.unwrap_or(JsValue::NULL), "rules")?)?;
+    let copy = input_in(&input)?;
+    let groups = read(&copy)?.groups;
+    Policy::new(permissions::Policy::compile(rules, groups, fold)?).answer(&copy)
+}
+
+/// The paths that the host has to resolve before this call can be decided, in one go.
+#[wasm_bindgen(
+    js_name = "pathsToResolve",
+    unchecked_return_type = "{ base: string; path: string }[]"
+)]
+pub fn paths_to_resolve(
+    #[wasm_bindgen(unchecked_param_type = "Omit<DecideInput, 'resolved'>")] input: JsValue,
+) -> Result<JsValue> {
+    Ok(to_js(&read(&input_in(&input)?)?.question()?.queries()))
+}
+
+/// The rows that a new group `default` begins with.
+#[wasm_bindgen(js_name = "seededRules", unchecked_return_type = "ApprovalRule[]")]
+pub fn seeded_rules() -> JsValue {
+    to_js(&permissions::seeded_rules())
+}

@@ -1,0 +1,196 @@
+//! A whole question as one value: what the pure functions `decide` and `pathsToResolve` take.
+
+use serde_json::Value;
+
+use super::{
+    bypass::Bypass,
+    gate::{Circumstances, Place, Query, Question, ResolvedPath},
+    preset::Preset,
+    tool::{ToolPolicy, extracted, texts_in},
+};
+use crate::{
+    Result,
+    list::Listed,
+    paths::Fold,
+    run_context::RunContext,
+    untyped::{self, FromJson, Reader, field_error},
+};
+
+/// The names that are closed below the roots where the host names no others.
+pub const PROTECTED_NAMES: [&str; 1] = ["secrets"];
+
+/// Protected names as they are compared.
+///
+/// # Errors
+/// `invalid_argument` for a name that no path segment can be.
+pub fn protected_names(names: Option<Vec<String>>, fold: Fold) -> Result<Vec<String>> {
+    let Some(names) = names else {
+        return Ok(PROTECTED_NAMES.iter().map(|name| fold(name)).listed());
+    };
+    let wrong = |name: &&String| {
+        name.trim().is_empty() || name.contains(['/', '\\', '\0']) || matches!(name.as_str(), "." | "..")
+    };
+    match names.iter().find(wrong) {
+        Some(name) => Err(field_error(
+            "protectedNames",
+            &format!("holds `{name}`, which is no name of a file or directory"),
+        )),
+        None => Ok(names.iter().map(|name| fold(name)).listed()),
+    }
+}
+
+/// Everything that one decision depends on, but the rules.
+#[derive(Clone, Debug)]
+pub struct DecideInput {
+    tool_name: String,
+    tool: Option<ToolPolicy>,
+    arguments: Value,
+    extracted: Value,
+    place: Place,
+    preset: Option<Preset>,
+    run_context: Option<RunContext>,
+    group: Option<String>,
+    agent_id: Option<String>,
+    source: Option<String>,
+    bypasses: Vec<Bypass>,
+    headless: bool,
+    protected: Vec<String>,
+    now: f64,
+    resolved: Vec<(Query, ResolvedPath)>,
+    /// The groups that exist, where the caller says so.
+    pub groups: Option<Vec<String>>,
+}
+
+struct Answer(Query, ResolvedPath);
+
+impl FromJson for Answer {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let object = untyped::object(value, path)?;
+        let query = Query {
+            base: untyped::member(object, path, "base")?,
+            path: untyped::member(object, path, "path")?,
+        };
+        let result = object.get("result").unwrap_or(&Value::Null);
+        Ok(Self(
+            query,
+            ResolvedPath::from_json(result, &untyped::join(path, "result"))?,
+        ))
+    }
+}
+
+impl DecideInput {
+    /// Reads an input. `found` is what the tool's `extractPaths` returned, null where it has none.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the path of the `field`.
+    pub fn parse(value: &Value, found: &Value, fold: Fold) -> Result<Self> {
+        let mut object = Reader::new(value, "input");
+        let call = object.get("call").unwrap_or(&Value::Null);
+        let mut call = Reader::new(call, "input.call");
+        let tool_name: String = call.read("toolName");
+        let arguments = call.get("arguments").cloned().unwrap_or_default();
+        object.taken(call.finish(()));
+
+        let mut tool: Option<ToolPolicy> = object.read("tool");
+        if let Some(tool) = &mut tool {
+            tool.extracts = !found.is_null();
+            object.taken(tool.check("input.tool"));
+        }
+        let style = object.read_or_default("pathStyle");
+        let cwd: String = object.read("cwd");
+        let workspace: Option<String> = object.read("workspaceRoot");
+        let run_context: Option<RunContext> = object.read("runContext");
+        if let Some(context) = &run_context {
+            object.taken(context.check(style, "input.runContext"));
+        }
+        let own_group = || {
+            run_context
+                .as_ref()
+                .and_then(|context| context.tool_group_id().map(str::to_owned))
+        };
+        let group = match object.get("group") {
+            None => own_group(),
+            Some(_) => object
+                .read::<Option<String>>("group")
+                .filter(|group| !group.is_empty()),
+        };
+        let names = object.read("protectedNames");
+        let protected = object.taken(protected_names(names, fold));
+        let resolved: Option<Vec<Answer>> = object.read("resolved");
+        let place = object.taken(Place::new(style, &cwd, workspace.as_deref()).map(Some));
+        let input = place.map(|place| Self {
+            tool_name,
+            tool,
+            arguments,
+            extracted: found.clone(),
+            place,
+            preset: object.read("preset"),
+            group,
+            run_context,
+            agent_id: object.read("agentId"),
+            source: object.read("source"),
+            bypasses: object.read_or_default("bypasses"),
+            headless: object.read_or_default("headless"),
+            protected,
+            // Without a clock every bypass that ends has ended.
+            now: object.read::<Option<f64>>("now").unwrap_or(f64::INFINITY),
+            resolved: resolved
+                .unwrap_or_default()
+                .into_iter()
+                .map(|Answer(query, result)| (query, result))
+                .listed(),
+            groups: object.read("groups"),
+        });
+        let input = object.finish(input)?;
+        input.ok_or_else(|| field_error("input.cwd", "must be an absolute path"))
+    }
+
+    /// The question that it asks.
+    ///
+    /// # Errors
+    /// `invalid_argument` where the tool found what is no list of paths.
+    pub fn question(&self) -> Result<Question<'_>> {
+        let mut requests = Vec::new();
+        let mut texts = Vec::new();
+        match self.tool.as_ref().filter(|tool| tool.declares_paths()) {
+            Some(tool) => {
+                requests = tool.requests(&self.arguments);
+                if tool.extracts {
+                    requests.append(&mut extracted(&self.extracted)?);
+                }
+            }
+            None => texts = texts_in(&self.arguments),
+        }
+        Ok(Question {
+            tool_name: &self.tool_name,
+            tool: self.tool.as_ref(),
+            requests,
+            texts,
+            circumstances: Circumstances {
+                place: &self.place,
+                preset: self.preset,
+                run_context: self.run_context.as_ref(),
+                group: self.group.as_deref(),
+                agent_id: self.agent_id.as_deref(),
+                source: self.source.as_deref(),
+                bypasses: &self.bypasses,
+                headless: self.headless,
+                protected: &self.protected,
+                unverified: None,
+                now: self.now,
+            },
+        })
+    }
+
+    /// What the host says of these paths.
+    pub fn answers(&self, queries: &[Query]) -> Vec<ResolvedPath> {
+        let answer = |query: &Query| {
+            let found = self.resolved.iter().find(|(other, _)| other == query);
+            found.map_or_else(
+                || ResolvedPath::Unresolved("the host gave no answer".to_owned()),
+                |(_, result)| result.clone(),
+            )
+        };
+        queries.iter().map(answer).listed()
+    }
+}

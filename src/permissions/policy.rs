@@ -1,0 +1,627 @@
+//! Rules, compiled once: what the first rule is that speaks of a call, found without looking at those that do not.
+
+use std::cell::OnceCell;
+
+use super::{
+    rule::{Action, ApprovalRule, DEFAULT_GROUP, FILE_PATTERNS},
+    tool::PathAccess,
+};
+use crate::{
+    Result,
+    list::Listed,
+    paths::{AbsolutePath, Fold, PathStyle, is_in, relative_key},
+};
+
+/// Rules that decide calls. It stays as it is; another set of rules is another policy.
+#[derive(Debug)]
+pub struct Policy {
+    rules: Vec<ApprovalRule>,
+    groups: Vec<String>,
+    fold: Fold,
+    /// What is an absolute path depends on the host, so that there is one of each style at most.
+    compiled: [OnceCell<Vec<Group>>; 2],
+}
+
+/// The rules of one group.
+#[derive(Debug)]
+pub(super) struct Group {
+    name: String,
+    all: RuleSet,
+    locked_deny: RuleSet,
+    locked_require: RuleSet,
+}
+
+impl Policy {
+    /// A policy of these rules. Where `groups` is absent, the groups that exist are `default` and those of the rules.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the `field`, such as `rules[2].priority`.
+    pub fn compile(rules: Vec<ApprovalRule>, groups: Option<Vec<String>>, fold: Fold) -> Result<Self> {
+        for (at, rule) in rules.iter().enumerate() {
+            rule.check(&format!("rules[{at}]"))?;
+        }
+        let groups = groups.unwrap_or_else(|| rules.iter().map(|rule| rule.group_id.clone()).listed());
+        Ok(Self {
+            rules,
+            groups,
+            fold,
+            compiled: Default::default(),
+        })
+    }
+
+    /// The rules, as they were given.
+    pub fn rules(&self) -> &[ApprovalRule] {
+        &self.rules
+    }
+
+    pub(super) fn rule(&self, at: usize) -> Option<&ApprovalRule> {
+        self.rules.get(at)
+    }
+
+    pub(super) fn fold(&self) -> Fold {
+        self.fold
+    }
+
+    /// Whether a group exists. `default` always does.
+    pub fn has_group(&self, name: &str) -> bool {
+        name == DEFAULT_GROUP || self.groups.iter().any(|group| group == name)
+    }
+
+    /// The rules that a session of this group looks at, in order.
+    pub(super) fn chain(&self, group: Option<&str>, style: PathStyle) -> Vec<&Group> {
+        let [posix, windows] = &self.compiled;
+        let compiled = match style {
+            PathStyle::Posix => posix,
+            PathStyle::Windows => windows,
+        };
+        let groups = compiled.get_or_init(|| self.groups_of(style));
+        let find = |name: &str| groups.iter().find(|group| group.name == name);
+        let own = group.filter(|name| *name != DEFAULT_GROUP).and_then(find);
+        own.into_iter().chain(find(DEFAULT_GROUP)).listed()
+    }
+
+    fn groups_of(&self, style: PathStyle) -> Vec<Group> {
+        let mut order: Vec<usize> = (0..self.rules.len()).listed();
+        order.sort_by_key(|at| self.rules.get(*at).map(ApprovalRule::order));
+        let mut groups: Vec<Group> = Vec::new();
+        for at in order {
+            let Some(rule) = self.rules.get(at) else { continue };
+            let known = groups.iter().position(|group| group.name == rule.group_id);
+            let known = known.unwrap_or_else(|| {
+                groups.push(Group {
+                    name: rule.group_id.clone(),
+                    all: RuleSet::default(),
+                    locked_deny: RuleSet::default(),
+                    locked_require: RuleSet::default(),
+                });
+                groups.len() - 1
+            });
+            let Some(group) = groups.get_mut(known) else {
+                continue;
+            };
+            let compiled = || Compiled::new(at, rule, style, self.fold);
+            group.all.push(compiled());
+            match (rule.locked, rule.action) {
+                (true, Action::Deny) => group.locked_deny.push(compiled()),
+                (true, Action::Require) => group.locked_require.push(compiled()),
+                _ => {}
+            }
+        }
+        for group in &mut groups {
+            for set in [&mut group.all, &mut group.locked_deny, &mut group.locked_require] {
+                set.index();
+            }
+        }
+        groups
+    }
+}
+
+impl Group {
+    /// The first rule that speaks of a call.
+    pub(super) fn first(&self, policy: &Policy, call: &Subject<'_>) -> Option<usize> {
+        self.all.first(policy, call)
+    }
+
+    /// The first locked rule of this action that speaks of a call.
+    pub(super) fn locked(&self, policy: &Policy, action: Action, call: &Subject<'_>) -> Option<usize> {
+        match action {
+            Action::Deny => self.locked_deny.first(policy, call),
+            Action::Require => self.locked_require.first(policy, call),
+            Action::Allow => None,
+        }
+    }
+
+    /// Every rule that speaks of a call, in order.
+    pub(super) fn every<'a>(
+        &'a self,
+        policy: &'a Policy,
+        call: &'a Subject<'_>,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let rules = self.all.rules.iter();
+        rules
+            .filter(|rule| rule.matches(policy, call))
+            .map(|rule| rule.rule)
+    }
+}
+
+/// What rules are held against: one part of a call, in one form of its path.
+#[derive(Clone, Debug)]
+pub(super) struct Subject<'a> {
+    pub tool: &'a str,
+    pub agent_id: Option<&'a str>,
+    pub source: Option<&'a str>,
+    /// What is done with a path; none for a part without one.
+    pub files: Option<Files>,
+    /// The forms that patterns of `deny` and `require` are tested on, folded.
+    pub folded: Option<&'a Forms>,
+    /// The forms that patterns of `allow` are tested on, as they are.
+    pub exact: Option<&'a Forms>,
+    /// Whether `deny` and `require` for anything below count too.
+    pub tree: bool,
+}
+
+/// Which of the `@fs_` patterns speak of a part of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    Only(PathAccess),
+    /// A text that may be a path: whatever is done with it.
+    Any,
+}
+
+/// One path as patterns see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Forms {
+    /// The whole, for absolute patterns.
+    absolute: String,
+    /// Where its root ends.
+    root: usize,
+    /// What stands behind each root that relative patterns count from; `""` for the root itself.
+    relative: Vec<String>,
+    /// Those roots.
+    roots: Vec<String>,
+}
+
+impl Forms {
+    /// The forms of a path, against these roots.
+    pub(super) fn new<'a>(
+        path: &AbsolutePath,
+        roots: impl IntoIterator<Item = &'a AbsolutePath>,
+        fold: Option<Fold>,
+    ) -> Self {
+        let form = |key: &str| fold.map_or_else(|| key.to_owned(), |fold| fold(key));
+        let absolute = form(path.key());
+        let mut forms = Self {
+            root: form(path.root_key()).len(),
+            absolute,
+            relative: Vec::new(),
+            roots: Vec::new(),
+        };
+        for root in roots {
+            let root = form(root.key());
+            if forms.roots.contains(&root) {
+                continue;
+            }
+            if is_in(&forms.absolute, &root)
+                && let Some(rest) = forms.absolute.get(root.len()..)
+            {
+                forms.relative.push(rest.to_owned());
+            }
+            forms.roots.push(root);
+        }
+        forms
+    }
+
+    /// What stands behind the roots, where the path is below one.
+    pub(super) fn relative(&self) -> &[String] {
+        &self.relative
+    }
+
+    /// Whether one of the roots is in it.
+    pub(super) fn holds_a_root(&self) -> bool {
+        self.roots.iter().any(|root| is_in(root, &self.absolute))
+    }
+
+    fn behind_root(&self) -> &str {
+        self.absolute.get(self.root..).unwrap_or_default()
+    }
+}
+
+#[derive(Debug)]
+enum ToolPattern {
+    Any,
+    Exact(String),
+    Prefix(String),
+    Files { reads: bool, writes: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    /// From the root of a file system.
+    Absolute,
+    /// From the root of any drive.
+    AnyDrive,
+    /// From the workspace root or the working directory.
+    Relative,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// A directory and everything below it.
+    Tree,
+    /// One path.
+    Exact,
+    /// The beginning of one name.
+    Prefix,
+}
+
+#[derive(Debug)]
+struct PathPattern {
+    anchor: Anchor,
+    shape: Shape,
+    /// Folded, but for `allow`.
+    key: String,
+}
+
+impl PathPattern {
+    fn new(pattern: &str, style: PathStyle, fold: Option<Fold>) -> Self {
+        let slashed = match style {
+            PathStyle::Posix => pattern.to_owned(),
+            PathStyle::Windows => pattern.replace('\\', "/"),
+        };
+        let (body, shape) = if slashed == "**" {
+            ("", Shape::Tree)
+        } else if let Some(body) = ["/**", "/*", "/"]
+            .iter()
+            .find_map(|end| slashed.strip_suffix(end))
+        {
+            (body, Shape::Tree)
+        } else if let Some(body) = slashed.strip_suffix('*') {
+            (body, Shape::Prefix)
+        } else {
+            (slashed.as_str(), Shape::Exact)
+        };
+        // A name's beginning stays as it is written; what stands before it is a directory.
+        let (directory, stem) = match shape {
+            Shape::Prefix => body
+                .rsplit_once('/')
+                .map_or(("", body), |(directory, stem)| (directory, stem)),
+            _ => (body, ""),
+        };
+        let rooted = slashed.starts_with('/');
+        let named = AbsolutePath::parse(style, &slashed);
+        let (anchor, mut key) = match (named, rooted) {
+            // With an end slash a bare drive or root is absolute too.
+            (Some(_), _) => {
+                let parsed = AbsolutePath::parse(style, &format!("{directory}/"));
+                (
+                    Anchor::Absolute,
+                    parsed.map(|path| path.key().to_owned()).unwrap_or_default(),
+                )
+            }
+            (None, rooted) => {
+                let key = relative_key(style, directory).unwrap_or_default();
+                let anchor = if rooted {
+                    Anchor::AnyDrive
+                } else {
+                    Anchor::Relative
+                };
+                (anchor, if key.is_empty() { key } else { format!("/{key}") })
+            }
+        };
+        if shape == Shape::Prefix {
+            key.push('/');
+            key.push_str(stem);
+        }
+        Self {
+            anchor,
+            shape,
+            key: fold.map_or_else(|| key.clone(), |fold| fold(&key)),
+        }
+    }
+
+    fn matches(&self, forms: &Forms, below: bool) -> bool {
+        match self.anchor {
+            Anchor::Absolute => self.meets(&forms.absolute, below),
+            Anchor::AnyDrive => self.meets(forms.behind_root(), below),
+            Anchor::Relative => {
+                forms.relative.iter().any(|path| self.meets(path, below)) || below && forms.holds_a_root()
+            }
+        }
+    }
+
+    fn meets(&self, path: &str, below: bool) -> bool {
+        let itself = match self.shape {
+            Shape::Tree => is_in(path, &self.key),
+            Shape::Exact => path == self.key,
+            Shape::Prefix => path
+                .strip_prefix(&self.key)
+                .is_some_and(|rest| !rest.contains('/')),
+        };
+        itself || below && is_in(&self.key, path)
+    }
+}
+
+/// One rule, ready to be held against calls.
+#[derive(Debug)]
+struct Compiled {
+    /// Its place in the policy.
+    rule: usize,
+    action: Action,
+    tool: ToolPattern,
+    path: Option<PathPattern>,
+}
+
+impl Compiled {
+    fn new(at: usize, rule: &ApprovalRule, style: PathStyle, fold: Fold) -> Self {
+        let files = FILE_PATTERNS.iter().find(|(name, ..)| *name == rule.tool_pattern);
+        let tool = match (files, rule.tool_pattern.strip_suffix('*')) {
+            (Some((_, reads, writes)), _) => ToolPattern::Files {
+                reads: *reads,
+                writes: *writes,
+            },
+            (None, Some("")) => ToolPattern::Any,
+            (None, Some(prefix)) => ToolPattern::Prefix(prefix.to_owned()),
+            (None, None) => ToolPattern::Exact(rule.tool_pattern.clone()),
+        };
+        let fold = (rule.action != Action::Allow).then_some(fold);
+        Self {
+            rule: at,
+            action: rule.action,
+            tool,
+            path: rule
+                .path_pattern
+                .as_ref()
+                .map(|pattern| PathPattern::new(pattern, style, fold)),
+        }
+    }
+
+    fn matches(&self, policy: &Policy, call: &Subject<'_>) -> bool {
+        let tool = match &self.tool {
+            ToolPattern::Any => true,
+            ToolPattern::Exact(name) => name == call.tool,
+            ToolPattern::Prefix(prefix) => call.tool.starts_with(prefix.as_str()),
+            ToolPattern::Files { reads, writes } => match call.files {
+                None => false,
+                Some(Files::Any) => true,
+                Some(Files::Only(PathAccess::Read)) => *reads,
+                Some(Files::Only(PathAccess::Write)) => *writes,
+            },
+        };
+        tool && self.speaks_to(policy, call) && self.meets(call)
+    }
+
+    fn speaks_to(&self, policy: &Policy, call: &Subject<'_>) -> bool {
+        policy.rule(self.rule).is_some_and(|rule| {
+            let only = |wanted: &Option<String>, is: Option<&str>| {
+                wanted.as_deref().is_none_or(|wanted| is == Some(wanted))
+            };
+            only(&rule.agent_id, call.agent_id) && only(&rule.source, call.source)
+        })
+    }
+
+    fn meets(&self, call: &Subject<'_>) -> bool {
+        let Some(pattern) = &self.path else {
+            return true;
+        };
+        let (forms, below) = match self.action {
+            Action::Allow => (call.exact, false),
+            Action::Deny | Action::Require => (call.folded, call.tree),
+        };
+        forms.is_some_and(|forms| pattern.matches(forms, below))
+    }
+}
+
+/// Rules in the order in which they are looked at, and where to find those for a call.
+#[derive(Debug, Default)]
+struct RuleSet {
+    rules: Vec<Compiled>,
+    /// By tool, sorted: a mark for the kind of pattern, and the name or its beginning.
+    tools: Vec<(String, Places)>,
+    /// Lengths of the beginnings of names.
+    prefixes: Vec<usize>,
+}
+
+/// Places of the rules of one tool pattern.
+#[derive(Debug, Default)]
+struct Places {
+    /// Looked at one after another: rules without a path, and few with one.
+    listed: Vec<usize>,
+    /// By path, sorted: what kind of pattern it is, and its key.
+    by_path: Vec<(String, Vec<usize>)>,
+    /// The kinds of pattern there are.
+    kinds: Vec<(bool, Anchor, Shape)>,
+}
+
+/// So many rules are looked at one after another faster than they are found.
+const FEW: usize = 8;
+
+/// A name's mark in the index, so that a tool called `*` is no pattern.
+fn tool_key(kind: char, name: &str) -> String {
+    let mut key = String::with_capacity(name.len() + 1);
+    key.push(kind);
+    key.push_str(name);
+    key
+}
+
+fn kind_mark(allow: bool, anchor: Anchor, shape: Shape) -> [char; 3] {
+    let anchor = match anchor {
+        Anchor::Absolute => '/',
+        Anchor::AnyDrive => '\\',
+        Anchor::Relative => '.',
+    };
+    let shape = match shape {
+        Shape::Tree => 't',
+        Shape::Exact => 'e',
+        Shape::Prefix => 'p',
+    };
+    [if allow { 'a' } else { 'd' }, anchor, shape]
+}
+
+impl RuleSet {
+    fn push(&mut self, rule: Compiled) {
+        self.rules.push(rule);
+    }
+
+    fn index(&mut self) {
+        let mut by_tool: Vec<(String, usize)> = Vec::new();
+        for (place, rule) in self.rules.iter().enumerate() {
+            let key = match &rule.tool {
+                ToolPattern::Any => tool_key('*', ""),
+                ToolPattern::Exact(name) => tool_key('=', name),
+                ToolPattern::Prefix(prefix) => {
+                    if let Err(at) = self.prefixes.binary_search(&prefix.len()) {
+                        self.prefixes.insert(at, prefix.len());
+                    }
+                    tool_key('^', prefix)
+                }
+                ToolPattern::Files { .. } => tool_key('@', ""),
+            };
+            by_tool.push((key, place));
+        }
+        by_tool.sort();
+        for (key, place) in by_tool {
+            if self.tools.last().is_none_or(|(last, _)| *last != key) {
+                self.tools.push((key, Places::default()));
+            }
+            if let Some((_, places)) = self.tools.last_mut() {
+                places.listed.push(place);
+            }
+        }
+        let rules = &self.rules;
+        for (_, places) in &mut self.tools {
+            places.index(rules);
+        }
+    }
+
+    fn first(&self, policy: &Policy, call: &Subject<'_>) -> Option<usize> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        if call.tree || self.rules.len() <= FEW {
+            return self
+                .rules
+                .iter()
+                .find(|rule| rule.matches(policy, call))
+                .map(|rule| rule.rule);
+        }
+        let mut first = usize::MAX;
+        let mut key = String::with_capacity(call.tool.len() + 1);
+        let mut look = |kind: char, name: &str| {
+            key.clear();
+            key.push(kind);
+            key.push_str(name);
+            if let Ok(at) = self.tools.binary_search_by(|(tool, _)| tool.as_str().cmp(&key))
+                && let Some((_, places)) = self.tools.get(at)
+            {
+                places.first(self, policy, call, &mut first);
+            }
+        };
+        look('=', call.tool);
+        look('*', "");
+        look('@', "");
+        for length in &self.prefixes {
+            if let Some(prefix) = call.tool.get(..*length) {
+                look('^', prefix);
+            }
+        }
+        self.rules.get(first).map(|rule| rule.rule)
+    }
+}
+
+impl Places {
+    /// Takes rules with a path out of the list, where they are many.
+    fn index(&mut self, rules: &[Compiled]) {
+        let pattern = |place: &usize| {
+            rules
+                .get(*place)
+                .and_then(|rule| Some((rule, rule.path.as_ref()?)))
+        };
+        if self
+            .listed
+            .iter()
+            .filter(|place| pattern(place).is_some())
+            .count()
+            <= FEW
+        {
+            return;
+        }
+        let mut by_path = Vec::new();
+        for place in std::mem::take(&mut self.listed) {
+            let Some((rule, path)) = pattern(&place) else {
+                self.listed.push(place);
+                continue;
+            };
+            let allow = rule.action == Action::Allow;
+            let kind = (allow, path.anchor, path.shape);
+            if !self.kinds.contains(&kind) {
+                self.kinds.push(kind);
+            }
+            let mut key: String = kind_mark(allow, path.anchor, path.shape).iter().collect();
+            key.push_str(&path.key);
+            by_path.push((key, place));
+        }
+        by_path.sort();
+        for (key, place) in by_path {
+            if self.by_path.last().is_none_or(|(last, _)| *last != key) {
+                self.by_path.push((key, Vec::new()));
+            }
+            if let Some((_, places)) = self.by_path.last_mut() {
+                places.push(place);
+            }
+        }
+    }
+
+    /// Lowers `first` to the place of the first rule that matches, where that is lower.
+    fn first(&self, set: &RuleSet, policy: &Policy, call: &Subject<'_>, first: &mut usize) {
+        let mut take = |places: &[usize]| {
+            let found = places.iter().take_while(|place| **place < *first).find(|place| {
+                set.rules
+                    .get(**place)
+                    .is_some_and(|rule| rule.matches(policy, call))
+            });
+            if let Some(found) = found {
+                *first = *found;
+            }
+        };
+        take(&self.listed);
+        let mut key = String::new();
+        for (allow, anchor, shape) in &self.kinds {
+            let forms = if *allow { call.exact } else { call.folded };
+            let Some(forms) = forms else { continue };
+            let mark = kind_mark(*allow, *anchor, *shape);
+            let mut look = |end: &str| {
+                key.clear();
+                key.extend(mark);
+                key.push_str(end);
+                if let Ok(at) = self
+                    .by_path
+                    .binary_search_by(|(other, _)| other.as_str().cmp(&key))
+                    && let Some((_, places)) = self.by_path.get(at)
+                {
+                    take(places);
+                }
+            };
+            let mut look_from = |path: &str| match shape {
+                Shape::Exact => look(path),
+                Shape::Tree => {
+                    look(path);
+                    for (at, _) in path.match_indices('/') {
+                        look(path.get(..at).unwrap_or_default());
+                    }
+                }
+                Shape::Prefix => {
+                    let name = path.rfind('/').map_or(0, |slash| slash + 1);
+                    let ends = path.char_indices().map(|(at, _)| at).chain([path.len()]);
+                    for end in ends.filter(|end| *end >= name) {
+                        look(path.get(..end).unwrap_or_default());
+                    }
+                }
+            };
+            match anchor {
+                Anchor::Absolute => look_from(&forms.absolute),
+                Anchor::AnyDrive => look_from(forms.behind_root()),
+                Anchor::Relative => forms.relative.iter().for_each(|path| look_from(path)),
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What a tool declares about its calls, and the paths that a call asks for.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::preset::Access;
+use crate::{
+    Error, Result,
+    list::Listed,
+    message::{Kind, MessageView},
+    untyped::{self, FromJson, Reader, field_error, one_of},
+};
+
+/// Whether a path is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum PathAccess {
+    /// Read.
+    Read,
+    /// Written.
+    Write,
+}
+
+impl PathAccess {
+    /// The column of the presets' table.
+    pub(crate) fn access(self) -> Access {
+        match self {
+            PathAccess::Read => Access::Read,
+            PathAccess::Write => Access::Write,
+        }
+    }
+}
+
+impl FromJson for PathAccess {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        one_of(
+            value,
+            path,
+            &[("read", PathAccess::Read), ("write", PathAccess::Write)],
+        )
+    }
+}
+
+/// An argument that holds a path, or paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathArgument {
+    /// Where in the arguments: a JSON pointer, `*` for every item of a list.
+    pointer: Vec<String>,
+    /// The pointer as it was declared.
+    argument: String,
+    access: PathAccess,
+    /// Whether the tool goes on below it by itself.
+    tree: bool,
+}
+
+impl FromJson for PathArgument {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let mut object = Reader::new(value, path);
+        let argument: String = object.read("argument");
+        let pointer = object.taken(pointer(&argument, &untyped::join(path, "argument")));
+        let access = object.get("access").unwrap_or(&Value::Null);
+        let access = object.taken(PathAccess::from_json(access, &untyped::join(path, "access")).map(Some));
+        let kind = object.optional("kind").map_or(Ok(false), |kind| {
+            one_of(
+                kind,
+                &untyped::join(path, "kind"),
+                &[("file", false), ("tree", true)],
+            )
+        });
+        let tree = object.taken(kind);
+        object.finish(Self {
+            pointer,
+            argument,
+            access: access.unwrap_or(PathAccess::Write),
+            tree,
+        })
+    }
+}
+
+/// The steps of a JSON pointer.
+fn pointer(text: &str, path: &str) -> Result<Vec<String>> {
+    let wrong = || field_error(path, "must be a JSON pointer such as `/path` or `/files/*/path`");
+    let steps = text.strip_prefix('/').ok_or_else(wrong)?;
+    let mut read = Vec::new();
+    for step in steps.split('/') {
+        let mut name = String::new();
+        let mut chars = step.chars();
+        while let Some(c) = chars.next() {
+            match (c, c == '~') {
+                (c, false) => name.push(c),
+                _ => match chars.next() {
+                    Some('0') => name.push('~'),
+                    Some('1') => name.push('/'),
+                    _ => return Err(wrong()),
+                },
+            }
+        }
+        read.push(name);
+    }
+    Ok(read)
+}
+
+/// What a tool declares for the gate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolPolicy {
+    /// None: it does not say; `paths` imply reads and writes.
+    pub access: Option<Access>,
+    /// A group of tools that a person may stop being asked about.
+    pub category: Option<String>,
+    /// The MCP server it comes from.
+    pub mcp_server: Option<String>,
+    /// The arguments that hold paths.
+    pub paths: Vec<PathArgument>,
+    /// Arguments that an approval does not cover, as JSON pointers.
+    pub advisory: Vec<Vec<String>>,
+    /// Whether the tool finds paths inside texts itself.
+    pub extracts: bool,
+}
+
+impl FromJson for ToolPolicy {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let mut object = Reader::new(value, path);
+        let accesses = [
+            ("read", Access::Read),
+            ("write", Access::Write),
+            ("execute", Access::Execute),
+            ("network", Access::Network),
+            ("none", Access::None),
+        ];
+        let access = object
+            .optional("access")
+            .map(|access| one_of(access, &untyped::join(path, "access"), &accesses).map(Some));
+        let advisory: Option<Vec<String>> = object.read("advisory");
+        let advisory = advisory.unwrap_or_default();
+        let advisory = advisory
+            .iter()
+            .enumerate()
+            .map(|(at, text)| pointer(text, &untyped::join(path, &format!("advisory[{at}]"))));
+        let mut pointers = Vec::new();
+        for read in advisory {
+            pointers.push(object.taken(read));
+        }
+        let tool = Self {
+            access: object.taken(access.unwrap_or(Ok(None))),
+            category: object.read("category"),
+            mcp_server: object.read("mcpServer"),
+            paths: object.read_or_default("paths"),
+            advisory: pointers,
+            extracts: false,
+        };
+        let tool = object.finish(tool)?;
+        tool.check(path)?;
+        Ok(tool)
+    }
+}
+
+impl ToolPolicy {
+    /// What the types leave open.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the `field`.
+    pub fn check(&self, path: &str) -> Result<()> {
+        if self.access == Some(Access::None) && self.declares_paths() {
+            let field = if self.paths.is_empty() {
+                "extractPaths"
+            } else {
+                "paths"
+            };
+            return Err(field_error(
+                &untyped::join(path, field),
+                "must be absent where `access` is `none`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether it says where its paths are.
+    pub fn declares_paths(&self) -> bool {
+        self.extracts || !self.paths.is_empty()
+    }
+
+    /// The paths that a call asks for, as its arguments name them; an argument that is not there stands for the
+    /// working directory.
+    pub fn requests<M: MessageView>(&self, arguments: &M) -> Vec<PathRequest> {
+        let mut requests = Vec::new();
+        for path in &self.paths {
+            let before = requests.len();
+            path.collect(
+                Some(arguments.clone()),
+                &path.pointer,
+                String::new(),
+                &mut requests,
+            );
+            if requests.len() == before {
+                requests.push(path.request(path.argument.clone(), Requested::Path(String::new())));
+            }
+        }
+        requests
+    }
+}
+
+impl PathArgument {
+    fn request(&self, argument: String, requested: Requested) -> PathRequest {
+        PathRequest {
+            argument,
+            access: self.access,
+            tree: self.tree,
+            requested,
+        }
+    }
+
+    fn collect<M: MessageView>(
+        &self,
+        value: Option<M>,
+        steps: &[String],
+        at: String,
+        requests: &mut Vec<PathRequest>,
+    ) {
+        let value = value.filter(|value| value.kind() != Kind::Null);
+        let Some((step, rest)) = steps.split_first() else {
+            let Some(value) = value else { return };
+            match value.kind() {
+                Kind::String => {
+                    let requested = value.text().map_or(Requested::NoPath, Requested::Path);
+                    requests.push(self.request(at, requested));
+                }
+                // A list, too, where none was declared: a tool may make any text of it.
+                _ => requests.push(self.request(at, Requested::NoPath)),
+            }
+            return;
+        };
+        let Some(value) = value else { return };
+        let list = value.kind() == Kind::List;
+        match (step.as_str(), list) {
+            ("*", true) => {
+                for (number, item) in value.items().into_iter().enumerate() {
+                    self.collect(Some(item), rest, format!("{at}/{number}"), requests);
+                }
+            }
+            (step, true) => {
+                let item = step
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|number| value.items().into_iter().nth(number));
+                self.collect(item, rest, format!("{at}/{step}"), requests);
+            }
+            (step, false) if value.kind() == Kind::Object => {
+                self.collect(value.field(step), rest, format!("{at}/{step}"), requests);
+            }
+            // A value where members were declared: what the tool makes of it nobody knows.
+            _ => requests.push(self.request(at, Requested::NoPath)),
+        }
+    }
+}
+
+/// What stands where a path should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requested {
+    /// A path, relative or absolute; empty for the working directory.
+    Path(String),
+    /// Something else.
+    NoPath,
+}
+
+/// A path that a call asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRequest {
+    /// Where in the arguments, as a JSON pointer.
+    pub argument: String,
+    /// What is done with it.
+    pub access: PathAccess,
+    /// Whether it stands for everything below it too.
+    pub tree: bool,
+    /// The path.
+    pub requested: Requested,
+}
+
+/// Every text in the arguments, names of members included: one of them may be a path.
+pub fn texts_in<M: MessageView>(arguments: &M) -> Vec<String> {
+    let mut texts = Vec::new();
+    collect_texts(arguments, &mut texts);
+    texts
+}
+
+fn collect_texts<M: MessageView>(value: &M, texts: &mut Vec<String>) {
+    match value.kind() {
+        Kind::String => texts.extend(value.text_lossy()),
+        Kind::List => value.items().iter().for_each(|item| collect_texts(item, texts)),
+        Kind::Object => {
+            for (name, member) in value.members() {
+                texts.push(name);
+                collect_texts(&member, texts);
+            }
+        }
+        Kind::Null | Kind::Bool | Kind::Number | Kind::Bytes => {}
+    }
+}
+
+/// A call of a tool, as far as the gate reads it itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateCall<M> {
+    /// Its id.
+    pub id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments: plain data, texts well-formed, no bytes.
+    pub arguments: M,
+}
+
+/// A path that a tool found inside a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtractedPath {
+    /// The path.
+    pub path: String,
+    /// What is done with it.
+    pub access: PathAccess,
+}
+
+impl FromJson for ExtractedPath {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let object = untyped::object(value, path)?;
+        let access = object.get("access").unwrap_or(&Value::Null);
+        Ok(Self {
+            path: untyped::member(object, path, "path")?,
+            access: PathAccess::from_json(access, &untyped::join(path, "access"))?,
+        })
+    }
+}
+
+impl ExtractedPath {
+    /// It among the paths of its call.
+    pub fn request(self, number: usize) -> PathRequest {
+        PathRequest {
+            argument: format!("extractPaths[{number}]"),
+            access: self.access,
+            tree: false,
+            requested: Requested::Path(self.path),
+        }
+    }
+}
+
+/// Refuses what a tool returned that is no list of paths.
+///
+/// # Errors
+/// `invalid_argument` that names the place.
+pub fn extracted(value: &Value) -> Result<Vec<PathRequest>> {
+    let paths: Vec<ExtractedPath> = Vec::from_json(value, "extractPaths")
+        .map_err(|error| Error::invalid(format!("what the tool found is no list of paths: {error}")))?;
+    Ok(paths
+        .into_iter()
+        .enumerate()
+        .map(|(number, path)| path.request(number))
+        .listed())
+}
