@@ -69,6 +69,19 @@ impl AbsolutePath {
         Some(absolute)
     }
 
+    /// The root of a file system; on windows that of the first drive.
+    pub(crate) fn root(style: PathStyle) -> Self {
+        let key = match style {
+            PathStyle::Posix => String::new(),
+            PathStyle::Windows => "C:".to_owned(),
+        };
+        Self {
+            style,
+            root: key.len(),
+            key,
+        }
+    }
+
     /// Reads what a host calls canonical: absolute, with nothing in it that would have to be resolved.
     pub fn parse_canonical(style: PathStyle, path: &str) -> Option<Self> {
         let mut segments = path.split(is_separator(style));
@@ -138,6 +151,19 @@ impl AbsolutePath {
             PathStyle::Windows => text.replace('/', "\\"),
         }
     }
+}
+
+/// A path as an absolute one, otherwise as it is written.
+pub(crate) fn within(style: PathStyle, base: &str, path: &str) -> String {
+    if AbsolutePath::parse(style, path).is_some() {
+        return path.to_owned();
+    }
+    let separator = match style {
+        _ if base.ends_with(is_separator(style)) => "",
+        PathStyle::Posix => "/",
+        PathStyle::Windows => "\\",
+    };
+    joined(&[base, separator, path], "")
 }
 
 /// Whether a key is that of a directory or of something below it.
@@ -360,6 +386,7 @@ mod tests {
         assert_eq!(unsafe_shape(PathStyle::Posix, "a:b. "), None);
     }
 
+    #[cfg(not(target_family = "wasm"))]
     #[test]
     fn names_fold_over_case_composition_and_compatible_letters() {
         for (a, b) in [

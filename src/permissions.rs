@@ -13,7 +13,9 @@ mod tool;
 
 pub use bypass::{Bypass, BypassScope};
 pub use decision::{DecidedPath, Decision, Reason, TraceStep};
-pub use gate::{Circumstances, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule};
+pub use gate::{
+    Circumstances, Inquiry, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule,
+};
 pub use input::{DecideInput, PROTECTED_NAMES, protected_names};
 pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};

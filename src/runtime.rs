@@ -4,6 +4,7 @@
 //! traits here. No `RefCell` borrow is held while foreign code runs.
 
 mod driver;
+mod gate;
 mod session;
 mod signal;
 mod turn;
@@ -20,6 +21,8 @@ use crate::{
     Error, ErrorCode, Result,
     list::Listed,
     message::MessageData,
+    paths::{Fold, PathStyle},
+    permissions::{PathRequest, Policy, ResolvedPath},
     session::{
         Exclusive, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
         ToolCall, ToolDeclaration,
@@ -29,6 +32,7 @@ use crate::{
     untyped::{self, FromJson},
 };
 
+pub use gate::Decided;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
 pub use turn::Turn;
@@ -37,6 +41,10 @@ pub use turn::Turn;
 pub trait World {
     /// Milliseconds since the epoch, a whole number.
     fn now(&self) -> f64;
+    /// Milliseconds by a clock that nobody can set, where there is one.
+    fn monotonic(&self) -> Option<f64> {
+        None
+    }
     /// A new UUID, version 4.
     fn new_id(&self) -> String;
     /// Runs a future to its end in the background.
@@ -60,8 +68,27 @@ pub trait Model<M> {
     ) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
 }
 
+/// A host's file system, as far as paths go. Errors are its own texts.
+pub trait Host {
+    /// How paths are written.
+    fn path_style(&self) -> PathStyle;
+    /// The root of the workspace, absolute; by default the session's working directory.
+    fn workspace_root(&self) -> Option<String>;
+    /// Where paths really lead: one answer for each, in order. `base` is absolute, and what a relative path is relative to.
+    fn resolve(
+        &self,
+        base: String,
+        paths: Vec<String>,
+    ) -> LocalFuture<'_, std::result::Result<Vec<ResolvedPath>, String>>;
+}
+
 /// A host's tools. Errors are their own texts, shown to the model as failed results.
 pub trait Tools<M> {
+    /// The paths that the tool finds in the arguments itself; none where it does not look.
+    fn found_paths(&self, call: &ToolCall<M>) -> std::result::Result<Option<Vec<PathRequest>>, String> {
+        let _ = call;
+        Ok(None)
+    }
     /// Runs one call.
     fn run(
         &self,
@@ -80,6 +107,12 @@ pub struct Parts<M> {
     pub model: Option<Rc<dyn Model<M>>>,
     /// For `prompt`.
     pub tools: Rc<dyn Tools<M>>,
+    /// Answers where paths lead; without one no path is known.
+    pub host: Option<Rc<dyn Host>>,
+    /// How names are compared where a difference must not open anything.
+    pub fold: Fold,
+    /// Names that are closed below the roots, folded.
+    pub protected: Vec<String>,
     /// What the model is told of the tools.
     pub declarations: Vec<ToolDeclaration<M>>,
     /// Whether results of calls that were not allowed are refused.
@@ -131,6 +164,7 @@ pub type Listener<E> = Rc<dyn Fn(&E) -> std::result::Result<(), String>>;
 pub struct Runtime<M> {
     parts: Parts<M>,
     surroundings: Surroundings<M>,
+    policy: RefCell<Rc<Policy>>,
     catalog: RefCell<Catalog>,
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
@@ -168,8 +202,10 @@ impl<M: MessageData + 'static> Runtime<M> {
             tools: parts.declarations.clone().into(),
             strict: parts.strict,
         };
+        let policy = Rc::new(Policy::compile(Vec::new(), None, parts.fold)?);
         Ok(Rc::new(Self {
             parts,
+            policy: RefCell::new(policy),
             surroundings,
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
@@ -177,6 +213,17 @@ impl<M: MessageData + 'static> Runtime<M> {
             listeners: Listeners::default(),
             closed: Cell::new(false),
         }))
+    }
+
+    fn path_style(&self) -> PathStyle {
+        self.parts
+            .host
+            .as_ref()
+            .map_or_else(PathStyle::default, |host| host.path_style())
+    }
+
+    fn workspace_root(&self) -> Option<String> {
+        self.parts.host.as_ref().and_then(|host| host.workspace_root())
     }
 
     /// What kind of storage it uses.

@@ -1,9 +1,11 @@
 //! A session: its settings, its conversation, its turn, and the commits that wait to be saved.
 
+mod gate;
 mod header;
 mod machine;
 mod turn;
 
+pub use gate::{Now, StoredRunContext, check_same_call};
 pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting};
 pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Stamp, Surroundings};
 pub use turn::{ModelRequest, Next, RequestReport, ToolCall, ToolDeclaration, TurnEnd, TurnInput};

@@ -212,7 +212,10 @@ fn of_functions() -> Vec<(String, Error)> {
     all.add("preset", "root".parse::<Preset>());
     for (what, options) in [
         ("options", json!([])),
-        ("run context", json!({ "runContext": {} })),
+        (
+            "run context",
+            json!({ "runContext": { "allow_fs_reads": "docs" } }),
+        ),
         ("id", json!({ "id": 1 })),
         ("headless", json!({ "headless": "yes" })),
         ("instructions", json!({ "projectInstructions": [{}] })),
@@ -418,7 +421,7 @@ fn the_texts_are_these() {
         (
             "not gated",
             ErrorCode::ToolNotGated,
-            "the call `c1` of tool `write_file` was not allowed; declare the tool with access `none`, or open the runtime with `strict: false`",
+            "the call `c1` of tool `write_file` was not allowed; ask `gate` before it runs, or open the runtime with `strict: false`",
         ),
         (
             "nothing kept",
@@ -451,7 +454,7 @@ fn errors_name_what_they_are_about_in_their_data() {
         ("not gated", "toolCallId", "c1"),
         ("not gated", "toolName", "write_file"),
         ("damaged", "field", "permissionPreset"),
-        ("run context", "field", "options.runContext"),
+        ("run context", "field", "options.runContext.allow_fs_reads"),
         ("headless", "field", "options.headless"),
         ("instructions", "field", "options.projectInstructions[0].path"),
         ("model", "field", "options.model.id"),

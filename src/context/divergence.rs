@@ -26,6 +26,8 @@ pub enum DivergenceClass {
 pub enum DeclaredEvent {
     /// Another permission preset.
     Preset,
+    /// Another run context.
+    RunContext,
     /// Another preamble or other host sections.
     Sections,
     /// Another model.

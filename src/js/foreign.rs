@@ -65,6 +65,11 @@ impl Foreign {
         Self::record(value, path).map(Some)
     }
 
+    /// What the caller calls it.
+    pub(super) fn name(&self) -> &str {
+        &self.path
+    }
+
     /// What a member is called.
     pub(super) fn path(&self, name: &str) -> String {
         format!("{}.{name}", self.path)

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Result,
     permissions::{self, ApprovalRule, DecideInput, Decision},
+    runtime,
 };
 
 #[wasm_bindgen(module = "/src/js/plain.js")]
@@ -78,7 +79,7 @@ fn read(copy: &JsValue) -> Result<DecideInput> {
 
 fn decided(policy: &permissions::Policy, copy: &JsValue, traced: bool) -> Result<Decision> {
     let input = read(copy)?;
-    let question = input.question()?;
+    let question = input.inquiry.question();
     let answers = input.answers(&question.queries());
     Ok(if traced {
         question.explain(policy, &answers)
@@ -97,6 +98,29 @@ pub struct Policy {
 impl std::fmt::Debug for Policy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Policy").finish_non_exhaustive()
+    }
+}
+
+/// A decision of a session, whose trace is made when it is read.
+pub(super) fn decided_to_js(decided: runtime::Decided) -> JsValue {
+    let decision = to_js(&decided.decision);
+    js_with_trace(
+        &decision,
+        &JsValue::from(SessionExplainer(decided)),
+        &JsValue::UNDEFINED,
+    )
+}
+
+/// Answers again for whoever reads the trace of a session's decision.
+#[wasm_bindgen(skip_typescript, js_name = "__SessionExplainer")]
+#[derive(Debug)]
+pub struct SessionExplainer(runtime::Decided);
+
+#[wasm_bindgen(js_class = "__SessionExplainer")]
+impl SessionExplainer {
+    /// The trace.
+    pub fn trace(&self) -> JsValue {
+        to_js(&self.0.trace())
     }
 }
 
@@ -171,7 +195,7 @@ pub fn decide(
 pub fn paths_to_resolve(
     #[wasm_bindgen(unchecked_param_type = "Omit<DecideInput, 'resolved'>")] input: JsValue,
 ) -> Result<JsValue> {
-    Ok(to_js(&read(&input_in(&input)?)?.question()?.queries()))
+    Ok(to_js(&read(&input_in(&input)?)?.inquiry.question().queries()))
 }
 
 /// The rows that a new group `default` begins with.

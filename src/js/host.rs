@@ -16,9 +16,12 @@ use super::{
 use crate::{
     Result,
     list::{Listed, hex},
-    runtime::{Listener, Model, OnUpdate, Signal, Tools, World},
+    paths::PathStyle,
+    permissions::{PathRequest, ResolvedPath, ToolPolicy, extracted},
+    runtime::{Host, Listener, Model, OnUpdate, Signal, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
+    untyped::FromJson,
 };
 
 #[wasm_bindgen]
@@ -61,6 +64,10 @@ impl World for JsWorld {
             .filter(|time| (0.0..=LAST).contains(time))
             .unwrap_or_else(Date::now);
         time.floor()
+    }
+
+    fn monotonic(&self) -> Option<f64> {
+        plain::monotonic()
     }
 
     fn new_id(&self) -> String {
@@ -170,6 +177,7 @@ struct JsTool {
     tool: Foreign,
     declared: ToolDeclaration<JsValue>,
     execute: Option<Function>,
+    extract: Option<Function>,
     working_directory: String,
 }
 
@@ -193,6 +201,7 @@ impl JsTools {
             }
             tools.push(JsTool {
                 execute: tool.method("execute")?,
+                extract: tool.method("extractPaths")?,
                 tool,
                 declared,
                 working_directory: working_directory.to_owned(),
@@ -213,19 +222,7 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
     let Some(name) = name else {
         return Err(tool.wrong("name", "must be a text that is not blank"));
     };
-    let access = tool.text("access")?;
-    let known = ["read", "write", "execute", "network", "none"];
-    if access.as_deref().is_some_and(|access| !known.contains(&access)) {
-        let text = "must be `read`, `write`, `execute`, `network`, `none` or absent";
-        return Err(tool.wrong("access", text));
-    }
-    let access_none = access.as_deref() == Some("none");
-    if let Some(paths) = tool.get("paths")?
-        && foreign::length(&paths, &tool.path("paths"))? > 0
-        && access_none
-    {
-        return Err(tool.wrong("paths", "must be absent where `access` is `none`"));
-    }
+    let (policy, _) = tool_policy(tool)?;
     let mut members = vec![("name", JsValue::from_str(&name))];
     if let Some(description) = tool.text("description")? {
         members.push(("description", JsValue::from_str(&description)));
@@ -240,11 +237,35 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
         name,
         declaration,
         json,
-        access_none,
+        policy,
     })
 }
 
+/// What a tool declares for the gate, and what finds paths in its arguments.
+pub(super) fn tool_policy(tool: &Foreign) -> Result<(ToolPolicy, Option<Function>)> {
+    let mut members = Vec::new();
+    for name in ["access", "category", "mcpServer", "paths", "advisory"] {
+        members.extend(tool.get(name)?.map(|value| (name, value)));
+    }
+    let extract = tool.method("extractPaths")?;
+    let mut policy = ToolPolicy::from_json(&plain::json_in(&object(&members), tool.name())?, tool.name())?;
+    policy.extracts = extract.is_some();
+    policy.check(tool.name())?;
+    Ok((policy, extract))
+}
+
 impl Tools<JsValue> for JsTools {
+    fn found_paths(&self, call: &ToolCall<JsValue>) -> TextResult<Option<Vec<PathRequest>>> {
+        let tool = self.tools.iter().find(|tool| tool.declared.name == call.name);
+        let Some((tool, extract)) = tool.and_then(|tool| Some((tool, tool.extract.as_ref()?))) else {
+            return Ok(None);
+        };
+        let found = foreign::found_paths(&tool.tool, extract, &copy_out(&call.arguments));
+        let found = found.and_then(|found| plain::json_in(&found, "extractPaths"));
+        let paths = found.and_then(|found| extracted(&found));
+        paths.map(Some).map_err(|error| error.to_string())
+    }
+
     fn run(&self, call: ToolCall<JsValue>, abort: Signal) -> LocalFuture<'_, TextResult<Incoming<JsValue>>> {
         Box::pin(async move {
             let tool = self.tools.iter().find(|tool| tool.declared.name == call.name);
@@ -270,6 +291,78 @@ impl Tools<JsValue> for JsTools {
             plain::incoming(&value, "result").map_err(|error| error.to_string())
         })
     }
+}
+
+/// The host's file system.
+pub(super) struct JsHost {
+    host: Foreign,
+    resolve: Function,
+    style: PathStyle,
+    workspace_root: Option<String>,
+}
+
+impl JsHost {
+    /// Reads the option `host`; none where it cannot resolve paths.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names the field.
+    pub(super) fn new(host: &Foreign) -> Result<Option<Self>> {
+        let style = host.get("pathStyle")?.unwrap_or(JsValue::NULL);
+        let style = Option::from_json(&plain::json_in(&style, "pathStyle")?, &host.path("pathStyle"))?;
+        let workspace_root = host.text("workspaceRoot")?;
+        Ok(host.method("resolvePaths")?.map(|resolve| Self {
+            host: host.clone(),
+            resolve,
+            style: style.unwrap_or_default(),
+            workspace_root,
+        }))
+    }
+}
+
+impl Host for JsHost {
+    fn path_style(&self) -> PathStyle {
+        self.style
+    }
+
+    fn workspace_root(&self) -> Option<String> {
+        self.workspace_root.clone()
+    }
+
+    fn resolve(&self, base: String, paths: Vec<String>) -> LocalFuture<'_, TextResult<Vec<ResolvedPath>>> {
+        Box::pin(async move {
+            let paths = list(paths.iter().map(|path| JsValue::from_str(path)));
+            let answers = self
+                .host
+                .call(&self.resolve, &[JsValue::from_str(&base), paths])
+                .await?;
+            let answers = plain::json_in(&answers, "resolvePaths").map_err(|error| error.to_string())?;
+            // An answer that is none leaves its path unknown, and the others as they are.
+            let answer = |answer: &serde_json::Value| {
+                ResolvedPath::from_json(answer, "answer").unwrap_or_else(|error| {
+                    ResolvedPath::Unresolved(format!("the host gave no answer: {error}"))
+                })
+            };
+            Ok(answers.as_array().into_iter().flatten().map(answer).listed())
+        })
+    }
+}
+
+/// A call as a host with its own loop gives it: arguments that JSON can hold, and nothing else.
+///
+/// # Errors
+/// `invalid_argument` that names the field.
+pub(super) fn call_in(given: &JsValue) -> Result<ToolCall<JsValue>> {
+    let call = Foreign::record(given, "call")?;
+    let text = |name: &str| {
+        let text = call.text(name)?.filter(|text| !text.is_empty());
+        text.ok_or_else(|| call.wrong(name, "must be a text that is not empty"))
+    };
+    let arguments = call.get("arguments")?.unwrap_or(JsValue::NULL);
+    Ok(ToolCall {
+        id: text("toolCallId")?,
+        name: text("toolName")?,
+        arguments: plain::metadata_in(&arguments, "call.arguments")?,
+    })
 }
 
 /// What a listener of the host throws, as text.

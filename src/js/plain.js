@@ -309,3 +309,6 @@ export function withTrace(decision, policy, input) {
     });
     return Object.freeze(decision);
 }
+
+/** Milliseconds by a clock that nobody can set, where there is one. */
+export const monotonic = () => globalThis.performance?.now();

@@ -52,6 +52,8 @@ extern "C" {
     fn js_is_bytes(value: &JsValue) -> bool;
     #[wasm_bindgen(js_name = "iso")]
     fn js_iso(time: f64) -> JsValue;
+    #[wasm_bindgen(js_name = "monotonic")]
+    fn js_monotonic() -> Option<f64>;
     #[wasm_bindgen(js_name = "fold")]
     fn js_fold(text: &str) -> String;
     #[wasm_bindgen(js_name = "errorText")]
@@ -61,6 +63,11 @@ extern "C" {
 /// What a thrown value says.
 pub(super) fn error_text(error: &JsValue) -> String {
     js_error_text(error)
+}
+
+/// Milliseconds by a clock that nobody can set.
+pub(super) fn monotonic() -> Option<f64> {
+    js_monotonic()
 }
 
 /// Text as names are compared, see [`crate::paths::Fold`].

@@ -10,7 +10,7 @@ use wasm_bindgen::{
 
 use super::{
     foreign::{Foreign, callback, optional_text, text},
-    host::{self, JsModel, JsTools, JsWorld},
+    host::{self, JsHost, JsModel, JsTools, JsWorld},
     plain::{self, list, object, to_js},
     promised,
     session::Session,
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Error, ErrorCode, Result,
     message::MessageView,
+    permissions::protected_names,
     runtime::{self, Parts, RuntimeEvent},
     session::NewSession,
     skills::SkillEntry,
@@ -26,7 +27,7 @@ use crate::{
         indexed_db::{Durability, IndexedDb, is_unavailable},
         memory::MemoryStorage,
     },
-    untyped::field_error,
+    untyped::{FromJson, field_error},
 };
 
 /// The name of the database where the caller gives none.
@@ -240,23 +241,19 @@ impl Runtime {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
-        for name in [
-            "authorize",
-            "compaction",
-            "countTokens",
-            "defaults",
-            "protectedNames",
-            "skills",
-        ] {
+        for name in ["authorize", "compaction", "countTokens", "defaults", "skills"] {
             if options.get(name)?.is_some() {
                 return Err(options.wrong(name, "is not supported by this version; leave it out"));
             }
         }
         let place = Place::parse(options.get("storage")?.as_ref(), "options.storage")?;
-        let default_cwd = match options.object("host")? {
-            Some(host) => host.text("cwd")?,
-            None => None,
+        let (host, default_cwd) = match options.object("host")? {
+            Some(host) => (JsHost::new(&host)?, host.text("cwd")?),
+            None => (None, None),
         };
+        let names = plain::json_in(&options.get_as_is("protectedNames")?, "options.protectedNames")?;
+        let names = FromJson::from_json(&names, "options.protectedNames")?;
+        let protected = protected_names(names, plain::fold)?;
         let tools = match options.get("tools")? {
             Some(tools) => JsTools::new(
                 &tools,
@@ -278,6 +275,9 @@ impl Runtime {
             declarations: tools.declarations(),
             tools: Rc::new(tools),
             strict,
+            host: host.map(|host| Rc::new(host) as Rc<dyn runtime::Host>),
+            fold: plain::fold,
+            protected,
         };
         Ok((place, Box::new(parts), default_cwd))
     }

@@ -10,6 +10,7 @@ use wasm_bindgen::{
 
 use super::{
     foreign::{Abort, Foreign, callback, text},
+    gate::decided_to_js,
     host::{self, calls_to_js},
     plain::{self, copy_out, field, iso, json_in, list, message_in, object, to_js},
     promised,
@@ -21,13 +22,14 @@ use crate::{
     message::MessageView,
     runtime::{self, PromptOptions, SessionEvent, TurnReport},
     session::Incoming,
-    untyped::{FromJson, Reader, field_error},
+    untyped::{FromJson, Reader, ToJson, field_error},
 };
 
 /// The settings that a header shows, in its order.
-static SHOWN_SETTINGS: [&str; 13] = [
+static SHOWN_SETTINGS: [&str; 14] = [
     "dialect",
     "permissionPreset",
+    "runContext",
     "agentId",
     "source",
     "headless",
@@ -147,8 +149,8 @@ impl Session {
                 "unread",
                 machine.message_count().saturating_sub(header.read_count).into(),
             ),
-            ("permissionPreset", to_js(&header.permission_preset)),
-            ("runContext", JsValue::NULL),
+            ("permissionPreset", to_js(&header.preset())),
+            ("runContext", to_js(&machine.run_context())),
             (
                 "contextBudget",
                 optional(machine.budget().map(|budget| to_js(&budget))),
@@ -165,7 +167,14 @@ impl Session {
     #[wasm_bindgen(getter, unchecked_return_type = "SessionHeader")]
     pub fn header(&self) -> JsValue {
         let machine = self.inner.machine();
-        let settings = to_js(&machine.header().to_settings());
+        let mut settings = machine.header().to_settings();
+        // What is shown is what is in force.
+        let preset = machine.header().preset();
+        settings.insert(
+            "permissionPreset".to_owned(),
+            preset.map_or(serde_json::Value::Null, |it| it.to_json()),
+        );
+        let settings = to_js(&settings);
         let mut members = vec![
             ("type", JsValue::from_str("session")),
             ("version", 2.into()),
@@ -212,7 +221,7 @@ impl Session {
         unchecked_return_type = "PermissionPreset | null"
     )]
     pub fn permission_preset(&self) -> JsValue {
-        to_js(&self.inner.machine().header().permission_preset)
+        to_js(&self.inner.machine().header().preset())
     }
 
     /// A person's choice, for an idle session. The next dispatched prompt shows it.
@@ -231,6 +240,79 @@ impl Session {
             inner.set_preset(preset).await?;
             Ok(JsValue::UNDEFINED)
         }))
+    }
+
+    /// What the session runs as, or null.
+    #[wasm_bindgen(getter, js_name = "runContext", unchecked_return_type = "RunContext | null")]
+    pub fn run_context(&self) -> JsValue {
+        to_js(&self.inner.machine().run_context())
+    }
+
+    /// Another run context, or null for none: saved, and live at once. Until a running turn settles, and until it is saved,
+    /// it opens nothing that the earlier one did not open.
+    #[wasm_bindgen(js_name = "setRunContext", unchecked_return_type = "Promise<void>")]
+    pub fn set_run_context(
+        &self,
+        #[wasm_bindgen(js_name = "runContext", unchecked_param_type = "RunContext | null")]
+        run_context: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let context = if run_context.is_undefined() {
+            Err(field_error(
+                "runContext",
+                "must be a run context, or null for none",
+            ))
+        } else {
+            json_in(&run_context, "runContext").and_then(|it| FromJson::from_json(&it, "runContext"))
+        };
+        promised(context.map(|context| async move {
+            inner.set_run_context(context).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
+    }
+
+    /// Decides a call by everything that is in force now. In a turn, a call that is allowed may run from then on.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Decision>")]
+    pub fn gate(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(host::call_in(&call).map(|call| async move { Ok(decided_to_js(inner.gate(&call).await?)) }))
+    }
+
+    /// The same decision; nothing follows from it.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Decision>")]
+    pub fn explain(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(
+            host::call_in(&call).map(|call| async move { Ok(decided_to_js(inner.explain(&call).await?)) }),
+        )
+    }
+
+    /// The tools that the rules, as they were last read, do not deny outright.
+    #[wasm_bindgen(js_name = "visibleTools", unchecked_return_type = "ToolDeclaration[]")]
+    pub fn visible_tools(&self) -> JsValue {
+        list(self.inner.visible_tools())
+    }
+
+    /// A person does not want to be asked about these calls: for so many seconds, or until this page or worker restarts.
+    pub fn bypass(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "\"all\" | { category: string } | { mcpServer: string }")]
+        scope: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "number")] seconds: JsValue,
+    ) -> Result<()> {
+        let scope = FromJson::from_json(&json_in(&scope, "scope")?, "scope")?;
+        let seconds = if seconds.is_undefined() {
+            None
+        } else {
+            Some(seconds.as_f64().unwrap_or(f64::NAN))
+        };
+        self.inner.bypass(scope, seconds)
+    }
+
+    /// A person wants to be asked again.
+    #[wasm_bindgen(js_name = "clearBypass")]
+    pub fn clear_bypass(&self) {
+        self.inner.clear_bypass();
     }
 
     /// Snapshots that were dispatched, also those whose save is pending.

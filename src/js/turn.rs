@@ -7,7 +7,8 @@ use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
     foreign::{Abort, Foreign},
-    host::{calls_to_js, request_to_js},
+    gate::decided_to_js,
+    host::{call_in, calls_to_js, request_to_js},
     plain::{object, to_js},
     promised,
     session::{messages_in, report_to_js},
@@ -68,6 +69,13 @@ impl Turn {
                 Ok(JsValue::UNDEFINED)
             }),
         )
+    }
+
+    /// Decides an open call. One that is allowed may run from then on; the result of any other is refused.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Decision>")]
+    pub fn gate(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
+        let inner = self.inner.clone();
+        promised(call_in(&call).map(|call| async move { Ok(decided_to_js(inner.gate(&call).await?)) }))
     }
 
     /// Calls that have no result yet.

@@ -123,6 +123,21 @@ export interface ModelClient {
     ): Promise<Message>;
 }
 
+/** The host's file system, as far as paths go. */
+export interface Host {
+    /** The working directory of sessions that name none, absolute. */
+    cwd: string;
+    /** By default the session's working directory. */
+    workspaceRoot?: string;
+    /** By default `posix`. */
+    pathStyle?: "posix" | "windows";
+    /**
+     * Where paths really lead, `..` and links resolved; for one that does not exist yet, its nearest existing ancestor and the
+     * rest. One answer per path, in order. Relative paths are relative to `base`. Asked once for each decision.
+     */
+    resolvePaths?(base: string, paths: readonly string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
+}
+
 /** How a runtime is opened. Everything is optional. */
 export interface RuntimeOptions {
     /** Where sessions are kept. By default IndexedDB where there is one, else memory, said in `storageInfo`. */
@@ -130,8 +145,10 @@ export interface RuntimeOptions {
         | "indexeddb"
         | "memory"
         | { kind: "indexeddb"; name?: string; durability?: "strict" | "relaxed" };
-    /** `cwd` is the working directory of sessions that name none. */
-    host?: { cwd: string };
+    /** Where paths lead. Without `resolvePaths` no path is known, and no call with one is allowed. */
+    host?: Host;
+    /** Names that are closed below the workspace root and the working directory, whatever the rules say. By default `secrets`. */
+    protectedNames?: string[];
     /** Tools of every session. */
     tools?: Tool[];
     /** Needed for `Session.prompt` only. */
@@ -150,6 +167,8 @@ export interface SessionOptions {
     dialect?: Dialect;
     /** A person's choice. Absent: nobody chose yet, and `read-only` counts. */
     permissionPreset?: PermissionPreset | null;
+    /** Group, prompt fragments, grants and working directory. */
+    runContext?: RunContext | null;
     agentId?: string;
     source?: string;
     /** Whether nobody is there to be asked. */
@@ -214,7 +233,7 @@ export interface SessionState {
     hasPendingSave: boolean;
     unread: number;
     permissionPreset: PermissionPreset | null;
-    runContext: null;
+    runContext: RunContext | null;
     /** The estimate of the last request. */
     contextBudget: ContextBudget | undefined;
     pendingApprovals: never[];
@@ -238,6 +257,7 @@ export interface SessionHeader {
     updatedAt: string;
     dialect: Dialect;
     permissionPreset: PermissionPreset | null;
+    runContext: RunContext | null;
     agentId: string | null;
     source: string | null;
     headless: boolean;

@@ -1,5 +1,7 @@
 //! A person's choice not to be asked for a while.
 
+use std::cmp::Ordering;
+
 use serde_json::Value;
 
 use super::tool::ToolPolicy;
@@ -66,7 +68,10 @@ impl Bypass {
     /// Whether it speaks of this tool now. A tool that nobody declared is in no category and of no server.
     pub fn covers(&self, tool: Option<&ToolPolicy>, now: f64) -> bool {
         // Whatever is no number is over.
-        if self.expires_at.is_some_and(|end| !(now < end)) {
+        if self
+            .expires_at
+            .is_some_and(|end| now.partial_cmp(&end) != Some(Ordering::Less))
+        {
             return false;
         }
         match &self.scope {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Result,
     list::{Listed, joined},
-    paths::{AbsolutePath, PathStyle, unsafe_shape},
+    paths::{AbsolutePath, PathStyle, unsafe_shape, within},
     run_context::{Grants, RunContext, grant_path, granted_in},
     untyped::{self, FromJson, field_error},
 };
@@ -51,6 +51,19 @@ impl Place {
             cwd,
             workspace,
         })
+    }
+
+    /// The root of the host's file system, for a session that has no place.
+    pub fn root(style: PathStyle) -> Self {
+        let path = match style {
+            PathStyle::Posix => "/",
+            PathStyle::Windows => "C:\\",
+        };
+        Self {
+            style,
+            cwd: AbsolutePath::root(style),
+            workspace: path.to_owned(),
+        }
     }
 
     /// How its paths are written.
@@ -116,6 +129,66 @@ pub struct Circumstances<'a> {
     pub now: f64,
 }
 
+/// One call, and what it is judged by. It stands on its own, so that the host can be asked in between.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    /// The tool's name.
+    pub tool_name: String,
+    /// What the tool declares; none for one that nobody declared.
+    pub tool: Option<ToolPolicy>,
+    /// The paths that the call asks for.
+    pub requests: Vec<PathRequest>,
+    /// The texts in the arguments of a tool that declares no paths.
+    pub texts: Vec<String>,
+    /// Where the session stands.
+    pub place: Place,
+    /// A person's choice.
+    pub preset: Option<Preset>,
+    /// Its grants and its working directory.
+    pub run_context: Option<RunContext>,
+    /// The permission group.
+    pub group: Option<String>,
+    /// Whose session it is.
+    pub agent_id: Option<String>,
+    /// Where it comes from.
+    pub source: Option<String>,
+    /// What a person does not want to be asked about.
+    pub bypasses: Vec<Bypass>,
+    /// Whether nobody is there to be asked.
+    pub headless: bool,
+    /// Names that are closed below the roots, folded.
+    pub protected: Vec<String>,
+    /// Why the rules or the run context may not be the ones in force.
+    pub unverified: Option<String>,
+    /// Milliseconds since the epoch.
+    pub now: f64,
+}
+
+impl Inquiry {
+    /// The question as the gate takes it.
+    pub fn question(&self) -> Question<'_> {
+        Question {
+            tool_name: &self.tool_name,
+            tool: self.tool.as_ref(),
+            requests: &self.requests,
+            texts: &self.texts,
+            circumstances: Circumstances {
+                place: &self.place,
+                preset: self.preset,
+                run_context: self.run_context.as_ref(),
+                group: self.group.as_deref(),
+                agent_id: self.agent_id.as_deref(),
+                source: self.source.as_deref(),
+                bypasses: &self.bypasses,
+                headless: self.headless,
+                protected: &self.protected,
+                unverified: self.unverified.as_deref(),
+                now: self.now,
+            },
+        }
+    }
+}
+
 /// One call, and what it is judged by.
 #[derive(Clone, Debug)]
 pub struct Question<'a> {
@@ -124,9 +197,9 @@ pub struct Question<'a> {
     /// What the tool declares; none for one that nobody declared.
     pub tool: Option<&'a ToolPolicy>,
     /// The paths that it asks for.
-    pub requests: Vec<PathRequest>,
+    pub requests: &'a [PathRequest],
     /// The texts in the arguments of a tool that declares no paths.
-    pub texts: Vec<String>,
+    pub texts: &'a [String],
     /// What it is judged by.
     pub circumstances: Circumstances<'a>,
 }
@@ -184,19 +257,20 @@ impl Question<'_> {
             None => &cwd,
         };
         let directory = place.cwd.join(own);
-        let base = directory.text();
+        // As it is written: what `..` behind a link means, the host knows.
+        let base = within(place.style, &cwd, own);
         let query = |base: &str, path: &str| Query {
             base: base.to_owned(),
             path: path.to_owned(),
         };
-        let mut all = vec![query(&cwd, &place.workspace), query(&cwd, own)];
+        let mut all = vec![query(&base, &place.workspace), query(&base, &base)];
         if let Some(context) = self.circumstances.run_context {
             for (entry, _) in context.entries() {
                 all.push(query(&base, grant_path(entry)));
             }
         }
         let grants = all.len() - ROOTS;
-        for request in &self.requests {
+        for request in self.requests {
             if let Requested::Path(path) = &request.requested {
                 all.push(query(&base, if path.is_empty() { "." } else { path }));
             }

@@ -3,9 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    bypass::Bypass,
-    gate::{Circumstances, Place, Query, Question, ResolvedPath},
-    preset::Preset,
+    gate::{Inquiry, Place, Query, ResolvedPath},
     tool::{ToolPolicy, extracted, texts_in},
 };
 use crate::{
@@ -42,23 +40,11 @@ pub fn protected_names(names: Option<Vec<String>>, fold: Fold) -> Result<Vec<Str
 /// Everything that one decision depends on, but the rules.
 #[derive(Clone, Debug)]
 pub struct DecideInput {
-    tool_name: String,
-    tool: Option<ToolPolicy>,
-    arguments: Value,
-    extracted: Value,
-    place: Place,
-    preset: Option<Preset>,
-    run_context: Option<RunContext>,
-    group: Option<String>,
-    agent_id: Option<String>,
-    source: Option<String>,
-    bypasses: Vec<Bypass>,
-    headless: bool,
-    protected: Vec<String>,
-    now: f64,
-    resolved: Vec<(Query, ResolvedPath)>,
+    /// The call, and what it is judged by.
+    pub inquiry: Inquiry,
     /// The groups that exist, where the caller says so.
     pub groups: Option<Vec<String>>,
+    resolved: Vec<(Query, ResolvedPath)>,
 }
 
 struct Answer(Query, ResolvedPath);
@@ -118,68 +104,44 @@ impl DecideInput {
         let protected = object.taken(protected_names(names, fold));
         let resolved: Option<Vec<Answer>> = object.read("resolved");
         let place = object.taken(Place::new(style, &cwd, workspace.as_deref()).map(Some));
+        let (requests, texts) = match tool.as_ref().filter(|tool| tool.declares_paths()) {
+            Some(tool) => {
+                let mut requests = tool.requests(&arguments);
+                if tool.extracts {
+                    requests.append(&mut object.taken(extracted(found)));
+                }
+                (requests, Vec::new())
+            }
+            None => (Vec::new(), texts_in(&arguments)),
+        };
         let input = place.map(|place| Self {
-            tool_name,
-            tool,
-            arguments,
-            extracted: found.clone(),
-            place,
-            preset: object.read("preset"),
-            group,
-            run_context,
-            agent_id: object.read("agentId"),
-            source: object.read("source"),
-            bypasses: object.read_or_default("bypasses"),
-            headless: object.read_or_default("headless"),
-            protected,
-            // Without a clock every bypass that ends has ended.
-            now: object.read::<Option<f64>>("now").unwrap_or(f64::INFINITY),
+            inquiry: Inquiry {
+                tool_name,
+                tool,
+                requests,
+                texts,
+                place,
+                preset: object.read("preset"),
+                group,
+                run_context,
+                agent_id: object.read("agentId"),
+                source: object.read("source"),
+                bypasses: object.read_or_default("bypasses"),
+                headless: object.read_or_default("headless"),
+                protected,
+                unverified: None,
+                // Without a clock every bypass that ends has ended.
+                now: object.read::<Option<f64>>("now").unwrap_or(f64::INFINITY),
+            },
+            groups: object.read("groups"),
             resolved: resolved
                 .unwrap_or_default()
                 .into_iter()
                 .map(|Answer(query, result)| (query, result))
                 .listed(),
-            groups: object.read("groups"),
         });
         let input = object.finish(input)?;
         input.ok_or_else(|| field_error("input.cwd", "must be an absolute path"))
-    }
-
-    /// The question that it asks.
-    ///
-    /// # Errors
-    /// `invalid_argument` where the tool found what is no list of paths.
-    pub fn question(&self) -> Result<Question<'_>> {
-        let mut requests = Vec::new();
-        let mut texts = Vec::new();
-        match self.tool.as_ref().filter(|tool| tool.declares_paths()) {
-            Some(tool) => {
-                requests = tool.requests(&self.arguments);
-                if tool.extracts {
-                    requests.append(&mut extracted(&self.extracted)?);
-                }
-            }
-            None => texts = texts_in(&self.arguments),
-        }
-        Ok(Question {
-            tool_name: &self.tool_name,
-            tool: self.tool.as_ref(),
-            requests,
-            texts,
-            circumstances: Circumstances {
-                place: &self.place,
-                preset: self.preset,
-                run_context: self.run_context.as_ref(),
-                group: self.group.as_deref(),
-                agent_id: self.agent_id.as_deref(),
-                source: self.source.as_deref(),
-                bypasses: &self.bypasses,
-                headless: self.headless,
-                protected: &self.protected,
-                unverified: None,
-                now: self.now,
-            },
-        })
     }
 
     /// What the host says of these paths.

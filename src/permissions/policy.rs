@@ -54,6 +54,43 @@ impl Policy {
         &self.rules
     }
 
+    /// Whether every call of a tool is denied, whatever its arguments are.
+    pub fn denies_outright(
+        &self,
+        tool: &str,
+        group: Option<&str>,
+        agent_id: Option<&str>,
+        source: Option<&str>,
+        style: PathStyle,
+    ) -> bool {
+        let call = Subject {
+            tool,
+            agent_id,
+            source,
+            files: None,
+            folded: None,
+            exact: None,
+            tree: false,
+        };
+        let chain = self.chain(group, style);
+        let locked = chain
+            .iter()
+            .any(|group| group.locked(self, Action::Deny, &call).is_some());
+        let first = chain.iter().find_map(|group| group.first(self, &call));
+        // An earlier rule for some paths may let some calls through.
+        let denies = first
+            .and_then(|at| self.rule(at))
+            .filter(|rule| rule.action == Action::Deny);
+        let earlier = |deny: &ApprovalRule| {
+            self.rules.iter().any(|rule| {
+                rule.action != Action::Deny
+                    && (rule.group_id != deny.group_id || rule.order() < deny.order())
+                    && (rule.path_pattern.is_some() || rule.tool_pattern.starts_with('@'))
+            })
+        };
+        locked || denies.is_some_and(|deny| !earlier(deny))
+    }
+
     pub(super) fn rule(&self, at: usize) -> Option<&ApprovalRule> {
         self.rules.get(at)
     }

@@ -1,7 +1,10 @@
 //! The `<permissions>` text: the preset's clauses in plain English, and never more than they give.
 
 use super::preset::{Access, Cell, Clause, Location, Preset, clauses};
-use crate::list::{Listed, joined};
+use crate::{
+    list::{Listed, joined},
+    run_context::RunContext,
+};
 
 /// What a floor, a grant and the memory directory give. A rule that denies and a locked rule that asks stand above them.
 const UNLESS: &str = "unless a rule forbids it or insists on asking";
@@ -12,10 +15,15 @@ const REPLACES: &str =
 
 /// The body of the `permissions` section. It depends on nothing but the arguments.
 ///
-/// `working_directory` is the canonical effective one; it is shown on one line whatever it holds. With
+/// `working_directory` is the effective one; it is shown on one line whatever it holds, like what the run context grants. With
 /// `replaces_legacy`, the text ends with one fixed line that says that it replaces every earlier statement about permissions: older
 /// sessions made such statements as messages.
-pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replaces_legacy: bool) -> String {
+pub fn permissions_text(
+    preset: Option<Preset>,
+    working_directory: &str,
+    run_context: Option<&RunContext>,
+    replaces_legacy: bool,
+) -> String {
     let clauses = clauses(preset);
     let mut text = String::new();
     let mut line = |parts: &[&str]| {
@@ -38,6 +46,21 @@ pub fn permissions_text(preset: Option<Preset>, working_directory: &str, replace
         UNLESS,
         ".",
     ]);
+    if let Some(context) = run_context {
+        if let Some(group) = context.tool_group_id() {
+            line(&["Permission group: ", &one_line(group)]);
+        }
+        for (what, writes) in [
+            ("Granted for reading and writing: ", true),
+            ("Granted for reading: ", false),
+        ] {
+            let entries = context.entries().filter(|(_, write)| *write == writes);
+            let entries: Vec<String> = entries.map(|(entry, _)| one_line(entry)).listed();
+            if !entries.is_empty() {
+                line(&[what, &joined(&entries, ", ")]);
+            }
+        }
+    }
     match preset {
         Some(Preset::ReadOnly) => line(&[
             "What the run context grants for reading may be read, ",

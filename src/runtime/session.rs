@@ -262,6 +262,30 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(())
     }
 
+    /// Looks whether somebody else changed what the gate decides by, and takes it.
+    pub(super) async fn catch_up(&self) -> Result<()> {
+        let Some(stored) = self.storage.counters().await? else {
+            return match self.machine().next_commit() {
+                // It was never saved yet.
+                Some(_) => Ok(()),
+                None => Err(Error::new(
+                    ErrorCode::NotFound,
+                    "the session is not stored any more",
+                )),
+            };
+        };
+        if !self.machine().is_behind(stored) {
+            return Ok(());
+        }
+        match self.storage.load().await? {
+            Some(stored) => self.machine_mut().catch_up(&stored.record),
+            None => Err(Error::new(
+                ErrorCode::NotFound,
+                "the session is not stored any more",
+            )),
+        }
+    }
+
     /// Saves what is pending, without a call of the model or a tool.
     ///
     /// # Errors
@@ -503,7 +527,7 @@ impl<M: MessageData + 'static> Session<M> {
 
     // ---- settings ----------------------------------------------------------------------------------------------
 
-    async fn save_settings(&self) -> Result<()> {
+    pub(super) async fn save_settings(&self) -> Result<()> {
         self.listeners.emit(&SessionEvent::SettingsChanged);
         self.save().await
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc};
 
-use super::{Session, TurnReport};
+use super::{Decided, Session, TurnReport};
 use crate::{
     Result,
     message::MessageData,
@@ -68,6 +68,15 @@ impl<M: MessageData + 'static> Turn<M> {
     /// `invalid_argument` for other messages, `tool_not_gated` for a result of a call that was not allowed.
     pub async fn append(&self, messages: Vec<Incoming<M>>) -> Result<()> {
         self.session.append(self.number, messages).await
+    }
+
+    /// Decides an open call.
+    ///
+    /// # Errors
+    /// As [`Session::gate`]; also after the turn has ended.
+    pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
+        self.session.check_turn(self.number)?;
+        self.session.gate(call).await
     }
 
     /// Calls that have no result yet.

@@ -9,6 +9,8 @@ use crate::{
     Error, ErrorCode, Result,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
+    run_context::RunContext,
+    session::StoredRunContext,
     untyped::{self, FromJson, Reader, ToJson},
 };
 
@@ -63,6 +65,8 @@ pub struct NewSession {
     pub dialect: Option<Dialect>,
     /// Absent: nobody chose yet. `Some(None)`: a person chose to have none.
     pub permission_preset: Option<Option<Preset>>,
+    /// What it runs as.
+    pub run_context: Option<RunContext>,
     /// The agent it belongs to.
     pub agent_id: Option<String>,
     /// Where it comes from.
@@ -89,7 +93,7 @@ impl NewSession {
             return Ok(Self::default());
         }
         let mut options = Reader::new(options, "options");
-        for name in ["runContext", "projectId", "ticketId"] {
+        for name in ["projectId", "ticketId"] {
             if options.optional(name).is_some() {
                 let text = "is not supported by this version; leave it out";
                 let refusal = untyped::field_error(&format!("options.{name}"), text);
@@ -103,6 +107,7 @@ impl NewSession {
             cwd: options.read("cwd"),
             dialect: options.read("dialect"),
             permission_preset: chosen.then(|| options.read("permissionPreset")),
+            run_context: options.read("runContext"),
             agent_id: options.read("agentId"),
             source: options.read("source"),
             headless: options.read_or_default("headless"),
@@ -178,6 +183,8 @@ settings! {
     AgentId(agent_id: Option<String>) = "agentId",
     /// Where it comes from.
     Source(source: Option<String>) = "source",
+    /// What it runs as.
+    RunContext(run_context: StoredRunContext) = "runContext",
     /// Whether nobody is there to be asked.
     Headless(headless: bool) = "headless",
     /// The application's own instructions.
@@ -315,6 +322,7 @@ impl Header {
             dialect: options.dialect.unwrap_or_default(),
             permission_preset: options.permission_preset.unwrap_or(Some(Preset::ReadOnly)),
             preset_chosen: options.permission_preset.is_some(),
+            run_context: options.run_context.clone().into(),
             agent_id: options.agent_id.clone(),
             source: options.source.clone(),
             headless: options.headless,

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
-    ToolDeclaration, TurnEnd, TurnInput, header::check_id,
+    ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -20,7 +20,7 @@ use crate::{
     },
     list::{Listed, joined},
     message::{Call, MessageData, MessageIndex, MessageOutline, Role, StopKind, loop_dialect, turn_count},
-    permissions::{Preset, permissions_text},
+    permissions::{Access, Preset, permissions_text},
     prompt::{
         Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
         system_prompt_at, validate_host_sections,
@@ -133,6 +133,7 @@ pub struct Machine<M> {
     dispatched: Option<RequestTrace>,
     budget: Option<ContextBudget>,
     events: Vec<DeclaredEvent>,
+    gate: GateState,
 }
 
 impl<M: MessageData> Machine<M> {
@@ -214,6 +215,7 @@ impl<M: MessageData> Machine<M> {
             dispatched: None,
             budget: None,
             events: Vec::new(),
+            gate: GateState::default(),
         })
     }
 
@@ -325,6 +327,7 @@ impl<M: MessageData> Machine<M> {
             degraded: Vec::new(),
         });
         self.turns_begun += 1;
+        self.forget_allowed();
         Ok(self.turns_begun)
     }
 
@@ -340,12 +343,17 @@ impl<M: MessageData> Machine<M> {
             project_instructions_body(&self.header.project_instructions),
         ));
         self.header.sections.iter().cloned().append_to(&mut sections);
-        if !self.cwd.is_empty() {
-            sections.push(section("cwd", format!("Current working directory: {}", self.cwd)));
+        let directory = self.working_directory();
+        if !directory.is_empty() {
+            sections.push(section("cwd", format!("Current working directory: {directory}")));
+        }
+        if let Some(context) = self.run_context() {
+            sections.push(section("run_context", context.extra_system_prompt()));
         }
         let text = permissions_text(
-            self.header.permission_preset,
-            &self.cwd,
+            self.header.preset(),
+            &directory,
+            self.run_context(),
             self.shows_legacy_context()?,
         );
         sections.push(section("permissions", text));
@@ -606,18 +614,13 @@ impl<M: MessageData> Machine<M> {
 
     /// A result without an error means that the tool ran. It may only have run if the call was allowed.
     fn check_allowed(&self, call: &Call, outline: &MessageOutline) -> Result<()> {
-        let allowed = self
-            .surroundings
-            .tools
-            .iter()
-            .any(|tool| tool.name == call.name && tool.access_none);
-        if !self.surroundings.strict || outline.is_error || allowed {
+        if !self.surroundings.strict || outline.is_error || self.was_allowed(&call.id, &call.name) {
             return Ok(());
         }
         Err(Error::new(
             ErrorCode::ToolNotGated,
             format!(
-                "the call `{}` of tool `{}` was not allowed; declare the tool with access `none`, or open the runtime with `strict: false`",
+                "the call `{}` of tool `{}` was not allowed; ask `gate` before it runs, or open the runtime with `strict: false`",
                 call.id, call.name
             ),
         )
@@ -629,7 +632,7 @@ impl<M: MessageData> Machine<M> {
     pub fn tool_refusal(&self, name: &str) -> Option<String> {
         match self.surroundings.tools.iter().find(|tool| tool.name == name) {
             None => Some(format!("there is no tool named `{name}`")),
-            Some(tool) if !tool.access_none => Some(format!(
+            Some(tool) if tool.policy.access != Some(Access::None) => Some(format!(
                 "the tool `{name}` is not allowed here: only tools declared with access `none` can run"
             )),
             Some(_) => None,
@@ -713,6 +716,7 @@ impl<M: MessageData> Machine<M> {
     /// A turn that ended was saved, or could not be: the next may begin.
     pub fn ended(&mut self) {
         self.ending = false;
+        self.forget_earlier();
     }
 
     /// Ends a turn that a restart cut off: open calls are answered as interrupted. The session stays busy until
@@ -839,7 +843,7 @@ impl<M: MessageData> Machine<M> {
         if self.header.preset_chosen && self.header.permission_preset == preset {
             return;
         }
-        if self.header.permission_preset != preset {
+        if self.header.preset() != preset {
             self.declare(DeclaredEvent::Preset);
         }
         self.commit_settings(
@@ -882,7 +886,7 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Notes a change that may show in the next request, each kind once, in the order of the contract.
-    fn declare(&mut self, event: DeclaredEvent) {
+    pub(super) fn declare(&mut self, event: DeclaredEvent) {
         if let Err(at) = self.events.binary_search(&event) {
             self.events.insert(at, event);
         }
@@ -921,6 +925,7 @@ impl<M: MessageData> Machine<M> {
         if self.queue.is_empty() {
             self.save_error = None;
         }
+        self.forget_earlier();
     }
 
     /// The oldest commit could not be saved; it and all behind it stay.
@@ -931,6 +936,35 @@ impl<M: MessageData> Machine<M> {
     /// Why the last save failed, as long as something is pending.
     pub fn save_error(&self) -> Option<&Error> {
         self.save_error.as_ref()
+    }
+
+    pub(super) fn queue(&self) -> impl Iterator<Item = &Commit<M>> {
+        self.queue.iter().map(|commit| &**commit)
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Shows settings that somebody else saved, in so many commits.
+    pub(super) fn takes_settings(&mut self, settings: Vec<Setting>, commits: u64) {
+        self.counters.settings += commits;
+        for setting in settings {
+            self.header.set(setting);
+        }
+    }
+
+    pub(super) fn gate_state(&mut self) -> &mut GateState {
+        &mut self.gate
+    }
+
+    pub(super) fn gate_view(&self) -> &GateState {
+        &self.gate
+    }
+
+    /// The declared tools.
+    pub fn tools(&self) -> &[ToolDeclaration<M>] {
+        &self.surroundings.tools
     }
 
     fn lengths(&self) -> Lengths {
@@ -1019,7 +1053,7 @@ impl<M: MessageData> Machine<M> {
         self.queue_commit(commit, settings);
     }
 
-    fn commit_settings(&mut self, settings: Vec<Setting>, stamp: &Stamp) {
+    pub(super) fn commit_settings(&mut self, settings: Vec<Setting>, stamp: &Stamp) {
         let commit = self.empty_commit(stamp);
         self.queue_commit(commit, settings);
     }

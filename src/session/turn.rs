@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
-use crate::context::{ContextBudget, Divergence, LoadedSkill, Notice, Projection};
+use crate::{
+    context::{ContextBudget, Divergence, LoadedSkill, Notice, Projection},
+    permissions::ToolPolicy,
+};
 
 /// What a turn begins with.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +28,8 @@ pub struct ToolDeclaration<M> {
     pub declaration: M,
     /// The declaration as JSON text.
     pub json: String,
-    /// Whether it is declared to touch nothing: no files, no network, no commands.
-    pub access_none: bool,
+    /// What it declares for the gate.
+    pub policy: ToolPolicy,
 }
 
 /// What goes to the model, and nothing else.

@@ -11,6 +11,7 @@ mod world;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
+use runcontext::permissions::{Access, ToolPolicy};
 use runcontext::{
     Error, Result,
     runtime::{Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
@@ -33,6 +34,11 @@ pub struct Lab {
     pub tools: Rc<Toolbox>,
     pub runtime: Rc<Runtime<Value>>,
     pub events: Rc<RefCell<Vec<String>>>,
+}
+
+/// How names are compared in these tests.
+pub fn runcontext_fold(text: &str) -> String {
+    text.to_lowercase()
 }
 
 /// The id of the session in most tests.
@@ -62,6 +68,9 @@ impl Lab {
             tools: tools.clone(),
             declarations: vec![declaration("add", true), declaration("write_file", false)],
             strict,
+            host: None,
+            fold: runcontext_fold,
+            protected: vec!["secrets".to_owned()],
         };
         let runtime = run(&world, Runtime::open(parts)).unwrap();
         Self {
@@ -174,7 +183,10 @@ pub fn declaration(name: &str, access_none: bool) -> ToolDeclaration<Value> {
         name: name.to_owned(),
         json: declaration.to_string(),
         declaration,
-        access_none,
+        policy: ToolPolicy {
+            access: Some(if access_none { Access::None } else { Access::Write }),
+            ..ToolPolicy::default()
+        },
     }
 }
 

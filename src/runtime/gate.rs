@@ -1,0 +1,240 @@
+//! The gate of an open session: the host is asked once, storage is looked at each time, and the strictest answer counts.
+
+use std::rc::Rc;
+
+use super::{Host, Session};
+use crate::{
+    Error, ErrorCode, Result,
+    list::Listed,
+    message::MessageData,
+    permissions::{Action, BypassScope, Decision, Inquiry, Policy, Query, ResolvedPath, TraceStep},
+    run_context::RunContext,
+    session::{Now, ToolCall, check_same_call},
+};
+
+/// What was found out about a call.
+struct Asked {
+    policy: Rc<Policy>,
+    inquiries: Vec<Inquiry>,
+    answers: Vec<Vec<ResolvedPath>>,
+}
+
+/// A decision, and what it came from.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The decision, without its trace.
+    pub decision: Decision,
+    policy: Rc<Policy>,
+    inquiry: Inquiry,
+    answers: Vec<ResolvedPath>,
+}
+
+impl Decided {
+    /// How it came about: found out now.
+    pub fn trace(&self) -> Vec<TraceStep> {
+        self.inquiry.question().explain(&self.policy, &self.answers).trace
+    }
+}
+
+impl<M: MessageData + 'static> Session<M> {
+    fn now(&self) -> Now {
+        let world = &self.runtime.parts.world;
+        Now {
+            wall: world.now(),
+            monotonic: world.monotonic(),
+        }
+    }
+
+    /// Decides a call. In a turn a call that is allowed may run from then on; without that its result is refused.
+    ///
+    /// # Errors
+    /// `disposed`; `invalid_argument` where an open call with this id is one of another tool; `host_failed` where the
+    /// tool's `extractPaths` fails.
+    pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
+        let turn = self.machine().current_turn();
+        check_same_call(call, &self.machine().open_tool_calls())?;
+        let decided = self.explain(call).await?;
+        if decided.decision.outcome == Action::Allow
+            && turn.is_some()
+            && self.machine().current_turn() == turn
+        {
+            self.machine_mut().allow(&call.id, &call.name);
+        }
+        Ok(decided)
+    }
+
+    /// The same decision; nothing follows from it.
+    ///
+    /// # Errors
+    /// As [`Session::gate`].
+    pub async fn explain(&self, call: &ToolCall<M>) -> Result<Decided> {
+        let Asked {
+            policy,
+            inquiries,
+            answers,
+        } = self.ask(call).await?;
+        let decisions = inquiries
+            .into_iter()
+            .zip(answers)
+            .map(|(inquiry, answers)| Decided {
+                decision: inquiry.question().decide(&policy, &answers),
+                policy: policy.clone(),
+                inquiry,
+                answers,
+            });
+        // Of equals the last, which is by the run context in force.
+        let strictest = decisions.reduce(|a, b| {
+            if a.decision.outcome > b.decision.outcome {
+                a
+            } else {
+                b
+            }
+        });
+        strictest.ok_or_else(|| Error::invalid("there is nothing to decide"))
+    }
+
+    async fn ask(&self, call: &ToolCall<M>) -> Result<Asked> {
+        self.machine().check_live()?;
+        let parts = &self.runtime.parts;
+        let found = parts.tools.found_paths(call).map_err(|text| {
+            let text = format!("`extractPaths` of the tool `{}` failed: {text}", call.name);
+            Error::new(ErrorCode::HostFailed, text)
+        })?;
+        // What is stored may have changed since; it is looked at before anything is decided.
+        let stale = self.catch_up().await.err();
+        let (policy, unread) = self.runtime.policy_in_force().await;
+        let unverified = stale.or(unread).map(|error| error.to_string());
+        let host = parts.host.clone();
+        let style = self.runtime.path_style();
+        let mut inquiries = self.machine().inquiries(
+            call,
+            found,
+            style,
+            self.runtime.workspace_root().as_deref(),
+            &parts.protected,
+            self.now(),
+        );
+        for inquiry in &mut inquiries {
+            inquiry.unverified = inquiry.unverified.take().or_else(|| unverified.clone());
+        }
+        let placed = self.machine().has_place(style);
+        let queries = inquiries
+            .iter()
+            .map(|inquiry| inquiry.question().queries())
+            .listed();
+        let answers = match host.filter(|_| placed) {
+            Some(host) => resolve(&*host, &queries).await,
+            None => {
+                let why = if placed {
+                    "there is no host"
+                } else {
+                    "the session's `cwd` is not absolute"
+                };
+                unresolved(&queries, why)
+            }
+        };
+        Ok(Asked {
+            policy,
+            inquiries,
+            answers,
+        })
+    }
+
+    /// The tools that the rules, as they were last read, do not deny outright.
+    pub fn visible_tools(&self) -> Vec<M> {
+        let policy = self.runtime.last_policy();
+        let machine = self.machine();
+        let group = machine.run_context().and_then(|context| context.tool_group_id());
+        let header = machine.header();
+        let style = self.runtime.path_style();
+        let denied = |name: &str| {
+            policy.denies_outright(
+                name,
+                group,
+                header.agent_id.as_deref(),
+                header.source.as_deref(),
+                style,
+            )
+        };
+        let visible = machine.tools().iter().filter(|tool| !denied(&tool.name));
+        visible.map(|tool| tool.declaration.clone()).listed()
+    }
+
+    /// Another run context, or none: saved, and live at once. See [`crate::session::Machine::set_run_context`].
+    ///
+    /// # Errors
+    /// `disposed`, `invalid_argument`, and those of the storage; a failed write is pending.
+    pub async fn set_run_context(&self, context: Option<RunContext>) -> Result<()> {
+        self.machine().check_live()?;
+        let stamp = self.stamp();
+        let style = self.runtime.path_style();
+        self.machine_mut().set_run_context(context, style, &stamp)?;
+        self.save_settings().await
+    }
+
+    /// A person does not want to be asked for a while.
+    ///
+    /// # Errors
+    /// `disposed`; `invalid_argument` for seconds that are no number above 0.
+    pub fn bypass(&self, scope: BypassScope, seconds: Option<f64>) -> Result<()> {
+        self.machine().check_live()?;
+        let now = self.now();
+        self.machine_mut().bypass(scope, seconds, now)
+    }
+
+    /// A person wants to be asked again.
+    pub fn clear_bypass(&self) {
+        self.machine_mut().clear_bypass();
+    }
+}
+
+fn unresolved(queries: &[Vec<Query>], why: &str) -> Vec<Vec<ResolvedPath>> {
+    let answer = |_: &Query| ResolvedPath::Unresolved(why.to_owned());
+    queries
+        .iter()
+        .map(|queries| queries.iter().map(answer).listed())
+        .listed()
+}
+
+/// Asks the host, once. A path of another base is given whole.
+async fn resolve(host: &dyn Host, queries: &[Vec<Query>]) -> Vec<Vec<ResolvedPath>> {
+    let base = queries
+        .iter()
+        .flatten()
+        .map(|query| query.base.clone())
+        .next_back()
+        .unwrap_or_default();
+    let style = host.path_style();
+    let paths = queries.iter().flatten().map(|query| {
+        if query.base == base {
+            query.path.clone()
+        } else {
+            crate::paths::within(style, &query.base, &query.path)
+        }
+    });
+    let paths = paths.listed();
+    let mut answers = match host.resolve(base, paths).await {
+        Ok(answers) => answers.into_iter(),
+        Err(why) => return unresolved(queries, &format!("the host failed: {why}")),
+    };
+    let answer = |_: &Query| {
+        answers
+            .next()
+            .unwrap_or_else(|| ResolvedPath::Unresolved("the host gave no answer".to_owned()))
+    };
+    let mut answer = answer;
+    queries
+        .iter()
+        .map(|queries| queries.iter().map(&mut answer).listed())
+        .listed()
+}
+
+impl<M: MessageData + 'static> super::Runtime<M> {
+    pub(super) async fn policy_in_force(&self) -> (Rc<Policy>, Option<Error>) {
+        (self.last_policy(), None)
+    }
+
+    fn last_policy(&self) -> Rc<Policy> {
+        self.policy.borrow().clone()
+    }
+}

@@ -1,0 +1,332 @@
+//! What a session brings to the gate: its preset, run context, tools and bypasses, and which calls were allowed.
+
+use super::{Header, Machine, Setting, Stamp, ToolCall, ToolDeclaration};
+use crate::{
+    Error, Result,
+    context::DeclaredEvent,
+    list::Listed,
+    message::MessageData,
+    paths::PathStyle,
+    permissions::{Access, Bypass, BypassScope, Inquiry, PathRequest, Place, Preset, texts_in},
+    run_context::RunContext,
+    storage::{Counters, SessionRecord},
+    untyped::{FromJson, ToJson, field_error},
+};
+use serde_json::Value;
+
+/// A run context as it is stored. One that cannot be read stays as it is, and makes the gate ask for everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum StoredRunContext {
+    /// None.
+    #[default]
+    Absent,
+    /// One.
+    Present(RunContext),
+    /// Something that is none.
+    Damaged(Value),
+}
+
+impl StoredRunContext {
+    /// What can be used of it.
+    pub fn run_context(&self) -> Option<&RunContext> {
+        match self {
+            StoredRunContext::Present(context) => Some(context),
+            StoredRunContext::Absent | StoredRunContext::Damaged(_) => None,
+        }
+    }
+}
+
+impl From<Option<RunContext>> for StoredRunContext {
+    fn from(context: Option<RunContext>) -> Self {
+        context.map_or(StoredRunContext::Absent, StoredRunContext::Present)
+    }
+}
+
+impl FromJson for StoredRunContext {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        Ok(match Option::from_json(value, path) {
+            Ok(context) => Option::<RunContext>::into(context),
+            Err(_) => StoredRunContext::Damaged(value.clone()),
+        })
+    }
+}
+
+impl ToJson for StoredRunContext {
+    fn to_json(&self) -> Value {
+        match self {
+            StoredRunContext::Absent => Value::Null,
+            StoredRunContext::Present(context) => context.to_json(),
+            StoredRunContext::Damaged(value) => value.clone(),
+        }
+    }
+}
+
+impl Header {
+    /// The preset in force. Until a person chose one, a session with a run context has none.
+    pub fn preset(&self) -> Option<Preset> {
+        match (self.preset_chosen, &self.run_context) {
+            (false, StoredRunContext::Present(_) | StoredRunContext::Damaged(_)) => None,
+            _ => self.permission_preset,
+        }
+    }
+}
+
+/// A bypass, and when it ends by a clock that nobody can set.
+#[derive(Clone, Debug, PartialEq)]
+struct HeldBypass {
+    bypass: Bypass,
+    monotonic_end: Option<f64>,
+}
+
+/// Now, by the calendar and by a clock that nobody can set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Now {
+    /// Milliseconds since the epoch.
+    pub wall: f64,
+    /// Milliseconds since some moment before.
+    pub monotonic: Option<f64>,
+}
+
+/// What a machine keeps for the gate. None of it is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GateState {
+    bypasses: Vec<HeldBypass>,
+    /// Run contexts that were in force before, and still count: until the turn settles, and until the new one is saved.
+    earlier: Vec<StoredRunContext>,
+    /// Calls of the running turn that may run: ids and tools.
+    allowed: Vec<(String, String)>,
+}
+
+impl<M: MessageData> Machine<M> {
+    /// How often settings were saved, as far as this session knows: what waits to be saved aside.
+    fn saved_settings(&self) -> u64 {
+        let waiting = self.queue().filter(|commit| !commit.settings.is_empty()).count() as u64;
+        self.counters().settings.saturating_sub(waiting)
+    }
+
+    /// Whether somebody else changed settings.
+    pub fn is_behind(&self, stored: Counters) -> bool {
+        stored.settings != self.saved_settings()
+    }
+
+    /// Takes what the gate decides by from a stored record; what waits to be saved stays. What somebody else loosened
+    /// loosens nothing until the turn is over.
+    ///
+    /// # Errors
+    /// `storage_failed` where the settings cannot be read.
+    pub fn catch_up(&mut self, record: &SessionRecord) -> Result<()> {
+        let stored = Header::from_settings(&record.settings)?;
+        let behind = record.counters.settings.saturating_sub(self.saved_settings());
+        let waits = |name: &str| self.queue().any(|commit| commit.settings.contains_key(name));
+        let changes = [
+            Setting::RunContext(stored.run_context),
+            Setting::PermissionPreset(stored.permission_preset),
+            Setting::PresetChosen(stored.preset_chosen),
+        ];
+        let changes = changes
+            .into_iter()
+            .filter(|change| !waits(change.name()))
+            .listed();
+        let before = self.header().run_context.clone();
+        self.takes_settings(changes, behind);
+        if self.header().run_context != before {
+            if self.is_running() {
+                self.gate_state().earlier.push(before);
+            }
+            self.declare(DeclaredEvent::RunContext);
+        }
+        Ok(())
+    }
+
+    /// The run context.
+    pub fn run_context(&self) -> Option<&RunContext> {
+        self.header().run_context.run_context()
+    }
+
+    /// The effective working directory, as it is configured.
+    pub fn working_directory(&self) -> String {
+        let own = self
+            .run_context()
+            .map(|context| context.effective_working_dir(self.cwd()));
+        own.unwrap_or(self.cwd()).to_owned()
+    }
+
+    /// Another run context, or none. It is live at once, in a running turn too; but until the turn settles and it is saved,
+    /// what the earlier one would not have given is not given.
+    ///
+    /// # Errors
+    /// `invalid_argument` where a grant is empty or a file system's root.
+    pub fn set_run_context(
+        &mut self,
+        context: Option<RunContext>,
+        style: PathStyle,
+        stamp: &Stamp,
+    ) -> Result<()> {
+        if let Some(context) = &context {
+            context.check(style, "runContext")?;
+        }
+        let new = StoredRunContext::from(context);
+        let old = self.header().run_context.clone();
+        if new == old {
+            return Ok(());
+        }
+        self.gate_state().earlier.push(old);
+        self.declare(DeclaredEvent::RunContext);
+        self.commit_settings(vec![Setting::RunContext(new)], stamp);
+        Ok(())
+    }
+
+    /// What an earlier run context would have refused counts no longer, once the turn is over and everything saved.
+    pub(super) fn forget_earlier(&mut self) {
+        if !self.is_running() && self.next_commit().is_none() {
+            self.gate_state().earlier.clear();
+        }
+    }
+
+    /// Not to be asked: within a scope, for `seconds`, or until the page or worker restarts.
+    ///
+    /// # Errors
+    /// `invalid_argument` for seconds that are no number above 0.
+    pub fn bypass(&mut self, scope: BypassScope, seconds: Option<f64>, now: Now) -> Result<()> {
+        if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
+            let problem = "must be a number above 0, or absent for until this page or worker restarts";
+            return Err(field_error("seconds", problem));
+        }
+        let end = |from: f64| seconds.map(|seconds| from + seconds * 1_000.0);
+        let held = HeldBypass {
+            bypass: Bypass {
+                scope,
+                expires_at: end(now.wall),
+            },
+            monotonic_end: now.monotonic.and_then(end),
+        };
+        let bypasses = &mut self.gate_state().bypasses;
+        bypasses.retain(|other| other.bypass.scope != held.bypass.scope);
+        bypasses.push(held);
+        Ok(())
+    }
+
+    /// Asks again.
+    pub fn clear_bypass(&mut self) {
+        self.gate_state().bypasses.clear();
+    }
+
+    /// A declared tool.
+    pub fn tool(&self, name: &str) -> Option<&ToolDeclaration<M>> {
+        self.tools().iter().find(|tool| tool.name == name)
+    }
+
+    /// What the gate is asked about a call, once for every run context that counts. `found` is what the tool found in the
+    /// arguments itself.
+    pub fn inquiries(
+        &self,
+        call: &ToolCall<M>,
+        found: Option<Vec<PathRequest>>,
+        style: PathStyle,
+        workspace_root: Option<&str>,
+        protected: &[String],
+        now: Now,
+    ) -> Vec<Inquiry> {
+        let tool = self.tool(&call.name).map(|tool| tool.policy.clone());
+        let (requests, texts) = match tool.as_ref().filter(|tool| tool.declares_paths()) {
+            Some(tool) => {
+                let mut requests = tool.requests(&call.arguments);
+                found.into_iter().flatten().append_to(&mut requests);
+                (requests, Vec::new())
+            }
+            None => (Vec::new(), texts_in(&call.arguments)),
+        };
+        let live = |held: &&HeldBypass| match (held.monotonic_end, now.monotonic) {
+            (Some(end), Some(now)) => now < end,
+            _ => true,
+        };
+        let bypasses = self
+            .held_bypasses()
+            .filter(live)
+            .map(|held| held.bypass.clone())
+            .listed();
+        // A session without an absolute directory has no place: then the host is not asked, and no path is known.
+        let placed = Place::new(style, self.cwd(), workspace_root);
+        let place = placed.unwrap_or_else(|_| Place::root(style));
+        let header = self.header();
+        let contexts = self.earlier_contexts().chain([&header.run_context]);
+        let inquiry = |context: &StoredRunContext| Inquiry {
+            tool_name: call.name.clone(),
+            tool: tool.clone(),
+            requests: requests.clone(),
+            texts: texts.clone(),
+            place: place.clone(),
+            preset: header.preset(),
+            run_context: context.run_context().cloned(),
+            group: context
+                .run_context()
+                .and_then(|context| context.tool_group_id().map(str::to_owned)),
+            agent_id: header.agent_id.clone(),
+            source: header.source.clone(),
+            bypasses: bypasses.clone(),
+            headless: header.headless,
+            protected: protected.to_vec(),
+            unverified: matches!(context, StoredRunContext::Damaged(_))
+                .then(|| "the stored run context cannot be read".to_owned()),
+            now: now.wall,
+        };
+        contexts.map(inquiry).listed()
+    }
+
+    /// Whether the session has an absolute directory, so that its host can be asked about paths.
+    pub fn has_place(&self, style: PathStyle) -> bool {
+        Place::new(style, self.cwd(), None).is_ok()
+    }
+
+    fn earlier_contexts(&self) -> impl Iterator<Item = &StoredRunContext> {
+        self.gate_view().earlier.iter()
+    }
+
+    fn held_bypasses(&self) -> impl Iterator<Item = &HeldBypass> {
+        self.gate_view().bypasses.iter()
+    }
+
+    /// A call of the running turn may run.
+    ///
+    /// # Errors
+    /// `invalid_argument` where the turn has an open call with this id and another tool.
+    pub fn allow(&mut self, id: &str, tool: &str) {
+        let allowed = (id.to_owned(), tool.to_owned());
+        let state = self.gate_state();
+        if !state.allowed.contains(&allowed) {
+            state.allowed.push(allowed);
+        }
+    }
+
+    /// Whether a call may have run: it was allowed, or its tool touches nothing.
+    pub(super) fn was_allowed(&self, id: &str, tool: &str) -> bool {
+        let touches_nothing = |tool: &ToolDeclaration<M>| tool.policy.access == Some(Access::None);
+        self.tool(tool).is_some_and(touches_nothing)
+            || self
+                .gate_view()
+                .allowed
+                .iter()
+                .any(|(other, name)| other == id && name == tool)
+    }
+
+    /// A turn begins, or is over: nothing is allowed yet, or any more.
+    pub(super) fn forget_allowed(&mut self) {
+        self.gate_state().allowed.clear();
+    }
+}
+
+/// Refuses a call that names another tool than the open call with its id.
+///
+/// # Errors
+/// `invalid_argument`.
+pub fn check_same_call<M>(call: &ToolCall<M>, open: &[ToolCall<M>]) -> Result<()> {
+    let mut same = open.iter().filter(|other| other.id == call.id).peekable();
+    if same.peek().is_none() || same.any(|other| other.name == call.name) {
+        return Ok(());
+    }
+    let text = format!(
+        "the open call `{}` is not one of the tool `{}`; pass the call as it stands in the message",
+        call.id, call.name
+    );
+    Err(Error::invalid(text).with("toolCallId", call.id.clone()))
+}
