@@ -47,7 +47,8 @@ function summary(decision, expected) {
     return found;
 }
 
-const expectationOf = (one) => Object.fromEntries(['outcome', 'reason', 'rule', 'paths', 'noted'].filter((key) => key in one).map((key) => [key, one[key]]));
+const EXPECTED = ['outcome', 'reason', 'rule', 'paths', 'noted'];
+const expectationOf = (one) => Object.fromEntries(EXPECTED.filter((key) => key in one).map((key) => [key, one[key]]));
 
 /** Everything of a decision but texts and the trace. */
 const bare = ({ outcome, reason, rule, paths }) => ({ outcome, reason, rule: rule?.id ?? null, paths });
@@ -122,32 +123,47 @@ export async function runHidden(isHidden) {
     return results;
 }
 
-/** What JSON vectors cannot hold. `refused`: no `allow`, or an error with a code. */
+/** Arguments that I-JSON does not have. */
+const OUTSIDE = {
+    NaN, 'an infinite number': Infinity, 'half of a surrogate pair': 'a\ud83d', 'a name with half of a surrogate pair': { '\udc00': 1 },
+    'a bigint': 1n, 'a function': () => 'x', 'a map': new Map(),
+};
+
+/** What `extractPaths` must not be. */
+const MISBEHAVING = {
+    throws: () => { throw new Error('no'); },
+    'gives nothing': () => undefined,
+    'gives null': () => null,
+    'gives an object': () => ({ path: 'a.txt', access: 'write' }),
+    'gives a promise': async () => [],
+    'gives texts': () => ['a.txt'],
+    'gives a path without access': () => [{ path: 'a.txt' }],
+    'gives an access without a path': () => [{ access: 'write' }],
+    'gives a path that is a number': () => [{ path: 5, access: 'write' }],
+    'gives an access that no path has': () => [{ path: 'a.txt', access: 'execute' }],
+    'is no function': 'a.txt',
+};
+
+/** How many checks `runHostile` makes. */
+export const HOSTILE = Object.keys(OUTSIDE).length + 1 + Object.keys(MISBEHAVING).length;
+
+/** What JSON vectors cannot hold is refused where everything else is allowed. */
 export function runHostile(api) {
     const results = new Results();
     const rules = [{ id: 1, tool_pattern: '*', action: 'allow', priority: 100, group_id: 'default' }];
-    const attempted = (input) => attempt(() => {
-        const one = { input: { preset: 'danger-full-access', rules, ...input } };
-        return api.decide(inputOf(api, one));
+    const decided = (args, tool) => attempt(() => {
+        const call = { toolCallId: 'c1', toolName: 'tool', arguments: args };
+        return api.decide(inputOf(api, { input: { preset: 'danger-full-access', rules, call, ...(tool && { tool }) } }));
     });
-    const call = (args) => ({ call: { toolCallId: 'c1', toolName: 'tool', arguments: args } });
-    for (const [words, value] of [
-        ['NaN', NaN], ['an infinite number', Infinity], ['half of a surrogate pair', 'a\ud83d'], ['a bigint', 1n], ['a function', () => 'x'], ['a map', new Map()],
-    ]) {
-        results.check(`arguments that hold ${words} are refused`, 'invalid_argument', attempted(call({ a: [value] })).threw);
+    for (const [words, value] of Object.entries(OUTSIDE)) {
+        results.check(`arguments that hold ${words}`, 'invalid_argument', decided({ a: [value] }).threw);
     }
-    results.check('arguments whose member is named by half of a surrogate pair are refused', 'invalid_argument', attempted(call({ '\udc00': 1 })).threw);
-    results.check('plain arguments are decided', 'allow', attempted(call({ a: [1.5, 'x', null, true] })).outcome);
-
-    for (const [words, extractPaths] of [
-        ['throws', () => { throw new Error('no'); }], ['gives nothing', () => undefined], ['gives null', () => null], ['gives an object', () => ({ path: 'a.txt', access: 'write' })],
-        ['gives a promise', async () => []], ['gives texts', () => ['a.txt']], ['gives a path without access', () => [{ path: 'a.txt' }]], ['gives an access without a path', () => [{ access: 'write' }]],
-        ['gives a path that is a number', () => [{ path: 5, access: 'write' }]], ['gives an access that is none of a path', () => [{ path: 'a.txt', access: 'execute' }]],
-        ['is no function', 'a.txt'],
-    ]) {
-        const { outcome, threw } = attempted({ ...call({ text: 'x' }), tool: { name: 'tool', access: 'write', extractPaths } });
-        const safe = threw === undefined ? outcome === 'deny' || outcome === 'require' : /^[a-z]+(_[a-z]+)*$/.test(threw) && threw !== 'module_failed';
-        results.check(`an extractPaths that ${words} is refused`, 'refused', safe ? 'refused' : { outcome, threw });
+    results.check('plain arguments', 'allow', decided({ a: [1.5, 'x', null, true] }).outcome);
+    for (const [words, extractPaths] of Object.entries(MISBEHAVING)) {
+        const { outcome, threw } = decided({ text: 'x' }, { name: 'tool', access: 'write', extractPaths });
+        const typed = /^[a-z]+(_[a-z]+)*$/.test(threw ?? '') && threw !== 'module_failed';
+        const refused = typed || outcome === 'deny' || outcome === 'require';
+        results.check(`an extractPaths that ${words}`, 'refused', refused ? 'refused' : { outcome, threw });
     }
     return results;
 }
@@ -173,7 +189,11 @@ export const HARMLESS = {
     }),
     'the host answers what nobody asked': (input) => ({
         ...input,
-        resolved: [...input.resolved, { base: '/elsewhere', path: '/ws/app/a.txt', result: { canonical: '/ws/app/b.txt' } }, { base: '/ws/app', path: 'nobody/asked', result: { unresolved: 'x' } }],
+        resolved: [
+            ...input.resolved,
+            { base: '/elsewhere', path: '/ws/app/a.txt', result: { canonical: '/ws/app/b.txt' } },
+            { base: '/ws/app', path: 'nobody/asked', result: { unresolved: 'x' } },
+        ],
     }),
     'rules of a group that is not the session\'s are added': (input) => ({
         ...input,
