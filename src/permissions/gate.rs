@@ -642,6 +642,11 @@ impl Question<'_> {
         forms.relative().iter().any(protected)
     }
 
+    /// Whether a tree may hold protected names: they are closed below every root.
+    fn holds_protected(&self, forms: &Forms) -> bool {
+        !self.circumstances.protected.is_empty() && forms.holds_a_root()
+    }
+
     fn subject(&self) -> Subject<'_> {
         Subject {
             tool: self.tool_name,
@@ -876,10 +881,9 @@ impl<'w> Walks<'w> {
 
     fn locked(&self, action: Action) -> Option<RuleRef> {
         if action == Action::Deny
-            && self
-                .folded
-                .iter()
-                .any(|forms| self.question.is_protected(forms) || self.tree && forms.holds_a_root())
+            && self.folded.iter().any(|forms| {
+                self.question.is_protected(forms) || self.tree && self.question.holds_protected(forms)
+            })
         {
             return Some(RuleRef::Protected);
         }
