@@ -64,6 +64,8 @@ pub trait MessageView: Clone {
     fn text_len(&self) -> usize;
     /// The value of a number.
     fn number(&self) -> Option<f64>;
+    /// A number as JavaScript writes it.
+    fn number_text(&self) -> String;
     /// The value of a boolean.
     fn boolean(&self) -> Option<bool>;
     /// An own member of an object.

@@ -3,6 +3,7 @@
 
 mod bypass;
 mod decision;
+mod digest;
 mod gate;
 mod input;
 mod policy;
@@ -13,6 +14,7 @@ mod tool;
 
 pub use bypass::{Bypass, BypassScope};
 pub use decision::{DecidedPath, Decision, Reason, TraceStep};
+pub use digest::{call_digest, definition_digest};
 pub use gate::{
     Circumstances, Inquiry, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule,
 };

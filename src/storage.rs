@@ -135,8 +135,34 @@ pub struct Commit<M> {
     pub checkpoints: Vec<(u32, Checkpoint)>,
     /// New compactions with their positions.
     pub compactions: Vec<(u32, CompactionCheckpoint)>,
+    /// Approvals that are asked for, answered or ended.
+    pub approvals: Vec<ApprovalChange<M>>,
     /// Changed settings; the last write of a field wins.
     pub settings: BTreeMap<String, Value>,
+}
+
+/// A change of one approval. Each has a counter of its own, so that it is answered once, whoever answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalChange<M> {
+    /// The request's id.
+    pub id: String,
+    /// The version that it builds on, 0 for one that is not there; none where any will do.
+    pub expected: Option<u64>,
+    /// What is stored; none where it has ended.
+    pub body: Option<M>,
+}
+
+/// An approval that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredApproval<M> {
+    /// Its session.
+    pub session_id: String,
+    /// The request's id.
+    pub id: String,
+    /// Raised by one with each change, from 1.
+    pub version: u64,
+    /// What was stored.
+    pub body: M,
 }
 
 /// What became of a commit.
@@ -173,6 +199,8 @@ pub trait SessionStorage<M> {
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>>;
     /// Bodies of the messages `from..to`, in order. A missing one is `storage_failed`.
     fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<M>>>;
+    /// The session's approvals that have not ended, by request.
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>>;
     /// Applies a commit whole or not at all. `Ok` means that it is durable.
     fn commit(&self, commit: Rc<Commit<M>>) -> LocalFuture<'_, Result<CommitStatus>>;
     /// Removes every record of the session. Removing what is not there is no error.
@@ -225,6 +253,8 @@ pub trait Storage<M> {
     fn session(&self, id: &str) -> Rc<dyn SessionStorage<M>>;
     /// The shared part.
     fn shared(&self) -> Rc<dyn SharedStorage>;
+    /// Approvals of every session that have not ended, by session and request.
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>>;
     /// The list of sessions.
     fn directory(&self) -> Rc<dyn DirectoryStorage>;
     /// Ends the connection. Later calls fail with `disposed`.

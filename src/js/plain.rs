@@ -238,6 +238,10 @@ impl MessageView for JsValue {
         self.as_f64()
     }
 
+    fn number_text(&self) -> String {
+        json_text(self)
+    }
+
     fn boolean(&self) -> Option<bool> {
         self.as_bool()
     }

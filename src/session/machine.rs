@@ -1016,6 +1016,7 @@ impl<M: MessageData> Machine<M> {
             snapshots: Vec::new(),
             checkpoints: Vec::new(),
             compactions: Vec::new(),
+            approvals: Vec::new(),
             settings: BTreeMap::new(),
         }
     }

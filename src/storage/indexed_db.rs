@@ -24,7 +24,7 @@ use self::{
 };
 use super::{
     DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedStorage, Storage,
-    StorageInfo, keys, known_store,
+    StorageInfo, StoredApproval, keys, known_store,
 };
 use crate::{Error, Result, list::TryListed, untyped::insert_sorted};
 
@@ -85,6 +85,14 @@ impl Storage<JsValue> for IndexedDb {
 
     fn shared(&self) -> Rc<dyn SharedStorage> {
         Rc::new(Shared(Rc::clone(&self.0)))
+    }
+
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<JsValue>>>> {
+        Box::pin(async move {
+            let ask = |work: &Work| Ok(vec![work.ask(work.store(keys::APPROVALS)?.get_all())?]);
+            let found = self.0.read(&[keys::APPROVALS], &ask).await?;
+            Ok(records::approvals(found.first()))
+        })
     }
 
     fn directory(&self) -> Rc<dyn DirectoryStorage> {

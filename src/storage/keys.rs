@@ -12,6 +12,8 @@ pub const SNAPSHOTS: &str = "runtime_contexts";
 pub const CHECKPOINTS: &str = "system_prompt_checkpoints";
 /// Compactions, by session and position.
 pub const COMPACTIONS: &str = "compactions";
+/// Approvals that have not ended, by session and request.
+pub const APPROVALS: &str = "approvals";
 /// The last operation ids of each session, by session and slot.
 pub const COMMITS: &str = "commits";
 
@@ -23,6 +25,7 @@ pub const OF_SESSIONS: &[&str] = &[
     SNAPSHOTS,
     CHECKPOINTS,
     COMPACTIONS,
+    APPROVALS,
     COMMITS,
 ];
 

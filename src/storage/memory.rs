@@ -11,8 +11,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack, Positioned,
-    SessionRecord, SessionStorage, SharedStorage, Storage, StorageInfo, StoredSession,
+    ApprovalChange, Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack,
+    Positioned, SessionRecord, SessionStorage, SharedStorage, Storage, StorageInfo, StoredApproval,
+    StoredSession,
     apply::{Decision, StoredRecord, decide},
     closed, damaged, keys, known_store, taken,
 };
@@ -53,6 +54,8 @@ struct Session<M> {
     snapshots: Positions<RuntimeContextSnapshot>,
     checkpoints: Positions<Checkpoint>,
     compactions: Positions<CompactionCheckpoint>,
+    /// By request: version and body.
+    approvals: Vec<(String, u64, M)>,
     /// By slot, all there.
     operations: Vec<String>,
 }
@@ -153,6 +156,12 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                     put(store, json!([id, position]), record);
                 }
             }
+            for (request, version, approval) in &session.approvals {
+                let record = json!({
+                    "sessionId": id, "requestId": request, "version": version, "approval": body(approval)
+                });
+                put(keys::APPROVALS, json!([id, request]), record);
+            }
             for (slot, operation) in session.operations.iter().enumerate() {
                 let record = json!({ "sessionId": id, "slot": slot, "operationId": operation });
                 put(keys::COMMITS, json!([id, slot]), record);
@@ -207,6 +216,17 @@ impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
         Rc::new(MemoryShared(self.connection()))
     }
 
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>> {
+        Box::pin(async move {
+            let records = self.open()?.borrow();
+            let mut all = Vec::new();
+            for session in &records.sessions {
+                all.append(&mut held(session));
+            }
+            Ok(all)
+        })
+    }
+
     fn directory(&self) -> Rc<dyn DirectoryStorage> {
         Rc::new(MemoryDirectory(self.connection()))
     }
@@ -214,6 +234,17 @@ impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
     fn close(&self) {
         self.closed.set(true);
     }
+}
+
+fn held<M: Clone>(session: &Session<M>) -> Vec<StoredApproval<M>> {
+    let approvals = session.approvals.iter();
+    let stored = approvals.map(|(id, version, body)| StoredApproval {
+        session_id: session.stored.record.id.clone(),
+        id: id.clone(),
+        version: *version,
+        body: body.clone(),
+    });
+    stored.listed()
 }
 
 struct MemorySession<M> {
@@ -234,7 +265,14 @@ impl<M: Clone + 'static> MemorySession<M> {
         let place = records.place_of(&self.id);
         let session = place.ok().and_then(|at| records.sessions.get(at));
         let remembered = session.is_some_and(|it| it.operations.contains(&commit.operation_id));
-        let (next, slot) = match decide(&self.id, commit, session.map(|it| &it.stored), remembered)? {
+        let version = |change: &ApprovalChange<M>| {
+            let mut held = session.iter().flat_map(|session| &session.approvals);
+            held.find(|(id, ..)| *id == change.id)
+                .map_or(0, |(_, version, _)| *version)
+        };
+        let versions: Vec<u64> = commit.approvals.iter().map(version).listed();
+        let stored = session.map(|session| &session.stored);
+        let (next, slot) = match decide(&self.id, commit, stored, remembered, &versions)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (*next, slot),
         };
@@ -254,6 +292,7 @@ impl<M: Clone + 'static> MemorySession<M> {
                 snapshots: Vec::new(),
                 checkpoints: Vec::new(),
                 compactions: Vec::new(),
+                approvals: Vec::new(),
                 operations: Vec::new(),
             };
             records.sessions.insert(at, new);
@@ -271,6 +310,13 @@ impl<M: Clone + 'static> MemorySession<M> {
             place_all(&mut session.snapshots, &commit.snapshots);
             place_all(&mut session.checkpoints, &commit.checkpoints);
             place_all(&mut session.compactions, &commit.compactions);
+            for (change, version) in commit.approvals.iter().zip(versions) {
+                session.approvals.retain(|(id, ..)| *id != change.id);
+                if let Some(body) = &change.body {
+                    let held = (change.id.clone(), version + 1, body.clone());
+                    insert_sorted(&mut session.approvals, held, &|(a, ..), (b, ..)| a.cmp(b));
+                }
+            }
             match session.operations.get_mut(slot as usize) {
                 Some(oldest) => oldest.clone_from(&commit.operation_id),
                 None => session.operations.push(commit.operation_id.clone()),
@@ -330,6 +376,10 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
             page.flatten()
                 .ok_or_else(|| damaged(&self.id, &format!("a message of {from} to {to} is missing")))
         })
+    }
+
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>> {
+        Box::pin(async move { Ok(self.read(held)?.unwrap_or_default()) })
     }
 
     fn commit(&self, commit: Rc<Commit<M>>) -> LocalFuture<'_, Result<CommitStatus>> {
