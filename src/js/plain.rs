@@ -1,6 +1,6 @@
 //! Plain data as JavaScript values: copied and frozen on their way in, read without running foreign code.
 
-use js_sys::{Array, Uint8Array};
+use js_sys::{Array, Function, Uint8Array};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
@@ -54,6 +54,16 @@ extern "C" {
     fn js_iso(time: f64) -> JsValue;
     #[wasm_bindgen(js_name = "errorText")]
     fn js_error_text(error: &JsValue) -> String;
+    #[wasm_bindgen(js_name = "errorText")]
+    pub(super) fn error_value(error: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "intact")]
+    pub(super) fn intact(copy: &JsValue, value: &JsValue) -> bool;
+    #[wasm_bindgen(js_name = "bytesOf")]
+    fn js_bytes_of(value: &JsValue) -> Uint8Array;
+    #[wasm_bindgen(js_name = "damagedRecord")]
+    pub(crate) fn damaged_record(record: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "hear")]
+    pub(super) fn hear(listener: &Function, event: &JsValue, failed: &JsValue);
 }
 
 /// What a thrown value says.
@@ -74,7 +84,7 @@ pub(super) fn bytes_in(value: &JsValue, path: &str) -> Result<Option<Vec<u8>>> {
     if !js_is_bytes(value) {
         return Ok(None);
     }
-    let bytes = Uint8Array::new(value);
+    let bytes = js_bytes_of(value);
     super::foreign::check_length(bytes.length() as usize, path)?;
     Ok(Some(bytes.to_vec()))
 }

@@ -62,12 +62,10 @@ impl Turn {
     #[wasm_bindgen(variadic, unchecked_return_type = "Promise<void>")]
     pub fn append(&self, #[wasm_bindgen(unchecked_param_type = "Message[]")] messages: Array) -> Promise {
         let inner = self.inner.clone();
-        promised(
-            messages_in(&messages, inner.is_dispatched()).map(|messages| async move {
-                inner.append(messages).await?;
-                Ok(JsValue::UNDEFINED)
-            }),
-        )
+        promised(messages_in(&messages).map(|messages| async move {
+            inner.append(messages).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
     }
 
     /// Calls that have no result yet.

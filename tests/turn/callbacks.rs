@@ -70,7 +70,7 @@ fn look(session: &Rc<Session<Value>>, runtime: &Runtime<Value>) {
     let _seen = (
         runtime.skills().len(),
         runtime.storage_info(),
-        session.listener_errors(),
+        session.listener_errors().all(),
     );
 }
 
