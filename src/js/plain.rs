@@ -96,18 +96,16 @@ pub(super) fn copy_out(value: &JsValue) -> JsValue {
 
 /// Copies a message; what is not plain data refuses the whole.
 pub(super) fn message_in(source: &JsValue, name: &str) -> Result<JsValue> {
-    let outcome = js_copy_in(source, name, false);
-    match (outcome.get(2).as_string(), outcome.get(3).as_string()) {
-        (Some(path), Some(why)) => {
-            Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path))
-        }
-        _ => Ok(outcome.get(0)),
-    }
+    Ok(copied(source, name, false)?.body)
 }
 
 /// Copies a message of a running turn; what is not plain data becomes `null` and is listed.
 pub(super) fn incoming(source: &JsValue, name: &str) -> Result<Incoming<JsValue>> {
-    let outcome = js_copy_in(source, name, true);
+    copied(source, name, true)
+}
+
+fn copied(source: &JsValue, name: &str, degrade: bool) -> Result<Incoming<JsValue>> {
+    let outcome = js_copy_in(source, name, degrade);
     if let (Some(path), Some(why)) = (outcome.get(2).as_string(), outcome.get(3).as_string()) {
         return Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path));
     }

@@ -192,7 +192,7 @@ export const cases = {
         same(JSON.stringify(options.report.projection), '{"historyMessageCount":1,"sources":[{"type":"history","messageIndex":0}]}');
         same(options.report.divergence, { class: 'none', index: -1, events: [] });
         const [args, context] = seen.tool;
-        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [2, '{"at":[1]}', ['signal', 'workingDirectory'], '/home/ada']);
+        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [2, '{"at":[1]}', ['signal', 'workingDirectory'], '/w']);
         await at.close();
     },
 
