@@ -74,7 +74,7 @@ impl Turn {
         calls_to_js(&self.inner.open_calls())
     }
 
-    /// Ends the turn, by default with success.
+    /// Ends the turn, by default with success. One that was not dispatched can only be cancelled.
     #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
     pub fn finish(
         &self,

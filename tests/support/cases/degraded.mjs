@@ -46,9 +46,9 @@ export const cases = {
     },
 
     async 'where everything else fills 32 MiB, the stop reason still fits'() {
-        const { result, stored } = await answered({ role: 'assistant', content: 'x'.repeat(32 * MIB - 150), stopReason: 'error', errorMessage: 'full' });
+        const { result, stored } = await answered({ role: 'assistant', content: 'x'.repeat(32 * MIB - 60), stopReason: 'error', errorMessage: 'full' });
         same([result.outcome, result.error, placesOf(result)], ['error', 'full', []]);
-        same([stored.stopReason, stored.content.length], ['error', 32 * MIB - 150]);
+        same([stored.stopReason, stored.content.length], ['error', 32 * MIB - 60]);
     },
 
     async 'a list of millions of numbers becomes null itself, and nothing beside it'() {
