@@ -10,6 +10,7 @@ mod outline;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use outline::OpenCalls;
 pub use outline::{Call, MessageOutline, Role, StopKind, turn_count};
 
 /// Position of a message in the stored conversation, from zero.

@@ -82,19 +82,20 @@ pub trait Host {
     ) -> LocalFuture<'_, std::result::Result<Vec<ResolvedPath>, String>>;
 }
 
-/// A host's tools. Errors are their own texts, shown to the model as failed results.
+/// A host's tools. Errors are their own texts, code unit for code unit, shown to the model as failed results.
 pub trait Tools<M> {
     /// The paths that the tool finds in the arguments itself; none where it does not look.
     fn found_paths(&self, call: &ToolCall<M>) -> std::result::Result<Option<Vec<PathRequest>>, String> {
         let _ = call;
         Ok(None)
     }
-    /// Runs one call.
+    /// Runs one call in the session's effective working directory.
     fn run(
         &self,
         call: ToolCall<M>,
+        working_directory: &str,
         abort: Signal,
-    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
+    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, M>>;
 }
 
 /// What a runtime is made of.
@@ -192,11 +193,12 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
         for (key, value) in parts.storage.shared().list(SKILLS).await? {
-            let skill = StoredSkill::from_json(&value, "skill").map_err(|cause| {
-                let text = format!("the stored skill `{key}` cannot be read: {cause}");
-                Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
-            })?;
-            catalog.add(SkillEntry::new(&skill.scope, &skill.location, &skill.content)?);
+            // One that cannot be read is listed as a skill that is not valid: all others stay usable.
+            let (scope, location) = key.split_once(':').unwrap_or(("unknown", &key));
+            let entry = StoredSkill::from_json(&value, "skill")
+                .and_then(|skill| SkillEntry::new(&skill.scope, &skill.location, &skill.content))
+                .or_else(|_| SkillEntry::new(scope, location, ""));
+            catalog.add(entry?);
         }
         let surroundings = Surroundings {
             tools: parts.declarations.clone().into(),
@@ -367,7 +369,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             Some(open) => Some(open.exclusive(Exclusive::Flush)?),
             None => None,
         };
-        if open.is_none() && storage.counters().await?.is_none() {
+        // One that is damaged has counters that cannot be read, and can be deleted all the same.
+        if open.is_none() && matches!(storage.counters().await, Ok(None)) {
             return Err(not_found(id));
         }
         storage.delete().await?;
@@ -416,7 +419,8 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn remove_skill(&self, id: &str) -> Result<()> {
         self.check_open()?;
         if self.catalog.borrow().get(id).is_none() {
-            return Err(Error::new(ErrorCode::NotFound, format!("there is no skill `{id}`")).with("id", id));
+            let text = format!("there is no skill `{id}`; list them with `skills.list()`");
+            return Err(Error::new(ErrorCode::NotFound, text).with("id", id));
         }
         self.parts
             .storage
@@ -441,6 +445,11 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Ends a subscription.
     pub fn unsubscribe(&self, number: u32) {
         self.listeners.remove(number);
+    }
+
+    /// Texts of errors of listeners.
+    pub fn listener_errors(&self) -> ListenerErrors {
+        self.listeners.errors.clone()
     }
 
     /// Lets go of every session and of the storage.
@@ -488,7 +497,7 @@ fn not_found(id: &str) -> Error {
 struct Listeners<E> {
     next: Cell<u32>,
     all: RefCell<Vec<(u32, Listener<E>)>>,
-    errors: RefCell<Vec<String>>,
+    errors: ListenerErrors,
 }
 
 impl<E> Default for Listeners<E> {
@@ -496,13 +505,32 @@ impl<E> Default for Listeners<E> {
         Self {
             next: Cell::new(0),
             all: RefCell::default(),
-            errors: RefCell::default(),
+            errors: ListenerErrors::default(),
         }
     }
 }
 
 /// More errors of listeners than this are not kept.
 const LISTENER_ERRORS: usize = 100;
+
+/// Texts of errors of listeners, also of those that come later. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerErrors(Rc<RefCell<Vec<String>>>);
+
+impl ListenerErrors {
+    /// Keeps one.
+    pub fn add(&self, text: String) {
+        let mut errors = self.0.borrow_mut();
+        if errors.len() < LISTENER_ERRORS {
+            errors.push(text);
+        }
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+}
 
 impl<E> Listeners<E> {
     fn add(&self, listener: Listener<E>) -> u32 {
@@ -525,15 +553,8 @@ impl<E> Listeners<E> {
                 continue;
             }
             if let Err(text) = listener(event) {
-                let mut errors = self.errors.borrow_mut();
-                if errors.len() < LISTENER_ERRORS {
-                    errors.push(text);
-                }
+                self.errors.add(text);
             }
         }
-    }
-
-    fn errors(&self) -> Vec<String> {
-        self.errors.borrow().clone()
     }
 }

@@ -94,6 +94,19 @@ impl FromJson for SessionRecord {
     }
 }
 
+/// The name among the settings of the operation that created the session.
+pub(crate) const ORIGIN: &str = "origin";
+
+impl SessionRecord {
+    /// Tells the session from one that had its id before: the operation that created it. Empty where that is not known.
+    pub fn origin(&self) -> &str {
+        self.settings
+            .get(ORIGIN)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+}
+
 /// A message that a commit appends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendedMessage<M> {
@@ -123,6 +136,8 @@ pub struct Commit<M> {
     pub timestamp: f64,
     /// Set in a session's first commit: the record to begin with (its counters zero). It fails where one exists.
     pub create: Option<SessionRecord>,
+    /// The [`SessionRecord::origin`] of the session that is meant: its id may be another's by now.
+    pub origin: String,
     /// The `conversation` counter that this change builds on. None for a change of settings alone.
     pub expected: Option<u64>,
     /// New messages, in order, without gaps.
@@ -278,7 +293,9 @@ fn closed() -> Error {
 fn damaged(session: &str, what: &str) -> Error {
     Error::new(
         ErrorCode::StorageFailed,
-        format!("stored session `{session}` is damaged: {what}"),
+        format!(
+            "stored session `{session}` is damaged: {what}; repair it, or delete it with `deleteSession`"
+        ),
     )
 }
 

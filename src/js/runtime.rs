@@ -215,7 +215,10 @@ impl Runtime {
         #[wasm_bindgen(unchecked_param_type = "(event: RuntimeEvent) => void")] listener: JsValue,
     ) -> Result<JsValue> {
         let function = callback(listener)?;
-        let number = self.inner.subscribe(host::listener(function, runtime_event));
+        let errors = self.inner.listener_errors();
+        let number = self
+            .inner
+            .subscribe(host::listener(function, errors, runtime_event));
         let inner = self.inner.clone();
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
@@ -255,11 +258,7 @@ impl Runtime {
         let names = FromJson::from_json(&names, "options.protectedNames")?;
         let protected = protected_names(names, plain::fold)?;
         let tools = match options.get("tools")? {
-            Some(tools) => JsTools::new(
-                &tools,
-                "options.tools",
-                default_cwd.as_deref().unwrap_or_default(),
-            )?,
+            Some(tools) => JsTools::new(&tools, "options.tools")?,
             None => JsTools::default(),
         };
         let model = match options.object("model")? {

@@ -12,7 +12,7 @@ use super::{
     foreign::{Abort, Foreign, callback, text},
     gate::decided_to_js,
     host::{self, calls_to_js},
-    plain::{self, copy_out, field, iso, json_in, list, message_in, object, to_js},
+    plain::{self, copy_out, field, intact, iso, json_in, list, message_in, object, to_js},
     promised,
     turn::Turn,
 };
@@ -72,26 +72,22 @@ impl Session {
     /// The stored conversation from `state.loadedFrom` on, frozen, exactly as it was typed and answered.
     #[wasm_bindgen(getter, unchecked_return_type = "readonly Message[]")]
     pub fn messages(&self) -> JsValue {
-        let (count, bytes, bodies) = {
+        let (bodies, bytes) = {
             let machine = self.inner.machine();
-            let count = machine.bodies().len();
-            if let Some((shown, messages)) = &*self.shown.borrow()
-                && *shown == count
-            {
-                return messages.clone();
-            }
             let loaded = machine.outlines().iter().skip(machine.loaded_from() as usize);
-            (
-                count,
-                loaded.into_iter().any(|outline| outline.bytes),
-                machine.bodies().to_vec(),
-            )
+            let bytes = loaded.into_iter().any(|outline| outline.bytes);
+            (machine.bodies().to_vec(), bytes)
         };
-        let messages = list(bodies.iter().map(copy_out));
-        // Bytes cannot be frozen, so that a list that holds some is made anew each time.
-        if !bytes {
-            *self.shown.borrow_mut() = Some((count, messages.clone()));
+        let shown = self.shown.borrow().clone();
+        if let Some((count, messages)) = shown
+            && count == bodies.len()
+            // Bytes cannot be frozen: where a holder of the list changed some, it is made anew.
+            && (!bytes || intact(&messages, &list(bodies.iter().cloned())))
+        {
+            return messages;
         }
+        let messages = list(bodies.iter().map(copy_out));
+        *self.shown.borrow_mut() = Some((bodies.len(), messages.clone()));
         messages
     }
 
@@ -117,7 +113,7 @@ impl Session {
     #[wasm_bindgen(getter, unchecked_return_type = "SessionState")]
     pub fn state(&self) -> JsValue {
         let messages = self.messages();
-        let errors = self.inner.listener_errors();
+        let errors = self.inner.listener_errors().all();
         let machine = self.inner.machine();
         let header = machine.header();
         let loads = machine.snapshots().iter().flat_map(|snapshot| {
@@ -483,7 +479,10 @@ impl Session {
         #[wasm_bindgen(unchecked_param_type = "(event: SessionEvent) => void")] listener: JsValue,
     ) -> Result<JsValue> {
         let function = callback(listener)?;
-        let number = self.inner.subscribe(host::listener(function, event_to_js));
+        let errors = self.inner.listener_errors();
+        let number = self
+            .inner
+            .subscribe(host::listener(function, errors, event_to_js));
         let inner = self.inner.clone();
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
@@ -576,18 +575,9 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
 }
 
 /// Messages of a turn, in order; what cannot be stored in them becomes null.
-pub(super) fn messages_in(messages: &Array, dispatched: bool) -> Result<Vec<Incoming<JsValue>>> {
+pub(super) fn messages_in(messages: &Array) -> Result<Vec<Incoming<JsValue>>> {
     let given = messages.iter().enumerate();
     given
-        .map(|(at, message)| {
-            let name = format!("messages[{at}]");
-            if dispatched {
-                return plain::incoming(&message, &name);
-            }
-            Ok(Incoming {
-                body: message_in(&message, &name)?,
-                degraded: Vec::new(),
-            })
-        })
+        .map(|(at, message)| plain::incoming(&message, &format!("messages[{at}]")))
         .try_listed()
 }

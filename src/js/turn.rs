@@ -63,12 +63,10 @@ impl Turn {
     #[wasm_bindgen(variadic, unchecked_return_type = "Promise<void>")]
     pub fn append(&self, #[wasm_bindgen(unchecked_param_type = "Message[]")] messages: Array) -> Promise {
         let inner = self.inner.clone();
-        promised(
-            messages_in(&messages, inner.is_dispatched()).map(|messages| async move {
-                inner.append(messages).await?;
-                Ok(JsValue::UNDEFINED)
-            }),
-        )
+        promised(messages_in(&messages).map(|messages| async move {
+            inner.append(messages).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
     }
 
     /// Decides an open call. One that is allowed may run from then on; the result of any other is refused.
@@ -84,7 +82,7 @@ impl Turn {
         calls_to_js(&self.inner.open_calls())
     }
 
-    /// Ends the turn, by default with success.
+    /// Ends the turn, by default with success. One that was not dispatched can only be cancelled.
     #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
     pub fn finish(
         &self,

@@ -206,7 +206,7 @@ export interface TurnResult {
     /** False: `flush()` finishes it. */
     saved: boolean;
     saveError?: RunContextError;
-    /** Values that could not be stored, and became null. */
+    /** Values that could not be stored and became null; each `path` is a place in the stored message. */
     degraded?: { messageIndex: number; path: string }[];
 }
 

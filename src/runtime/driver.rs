@@ -50,7 +50,7 @@ impl<M: MessageData + 'static> Session<M> {
             Err(error) if self.machine().is_dispatched() => (Outcome::Error, Some(error.to_string())),
             Err(error) => {
                 let stamp = self.stamp();
-                self.machine_mut().settle(Outcome::Error, None, &stamp)?;
+                self.machine_mut().settle(Outcome::Cancelled, None, &stamp)?;
                 return Err(error);
             }
         };
@@ -117,6 +117,7 @@ impl<M: MessageData + 'static> Session<M> {
 
     /// Runs a batch of calls side by side. On abort, what has finished is kept.
     async fn run_tools(&self, calls: Vec<ToolCall<M>>, abort: &Signal) -> Vec<Incoming<M>> {
+        let directory = self.machine().working_directory();
         let mut running: Vec<CallUnderWay<'_, M>> = calls
             .into_iter()
             .map(|call| {
@@ -126,8 +127,8 @@ impl<M: MessageData + 'static> Session<M> {
                 };
                 let refusal = self.machine().tool_refusal(&call.name);
                 let future: LocalFuture<'_, _> = match refusal {
-                    Some(text) => Box::pin(async move { Err(text) }),
-                    None => self.runtime.parts.tools.run(call, abort.clone()),
+                    Some(text) => Box::pin(async move { Err(M::string(&text)) }),
+                    None => self.runtime.parts.tools.run(call, &directory, abort.clone()),
                 };
                 CallUnderWay {
                     call: named,
@@ -162,7 +163,7 @@ impl<M: MessageData + 'static> Session<M> {
                     degraded: value.degraded,
                 },
                 Err(text) => Incoming {
-                    body: loop_dialect::tool_result(&call, &M::string(&text), true, now),
+                    body: loop_dialect::tool_result(&call, &text, true, now),
                     degraded: Vec::new(),
                 },
             })
@@ -173,6 +174,6 @@ impl<M: MessageData + 'static> Session<M> {
 /// A call under way.
 struct CallUnderWay<'a, M> {
     call: Call,
-    future: LocalFuture<'a, std::result::Result<Incoming<M>, String>>,
-    result: Option<std::result::Result<Incoming<M>, String>>,
+    future: LocalFuture<'a, std::result::Result<Incoming<M>, M>>,
+    result: Option<std::result::Result<Incoming<M>, M>>,
 }

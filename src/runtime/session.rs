@@ -6,7 +6,7 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use super::{Listener, Listeners, Runtime, Signal, Turn};
+use super::{Listener, ListenerErrors, Listeners, Runtime, Signal, Turn};
 use crate::{
     Error, ErrorCode, Result,
     context::{Notice, NoticeCode},
@@ -632,9 +632,9 @@ impl<M: MessageData + 'static> Session<M> {
         self.listeners.remove(number);
     }
 
-    /// Texts of errors that listeners threw.
-    pub fn listener_errors(&self) -> Vec<String> {
-        self.listeners.errors()
+    /// Texts of errors of listeners.
+    pub fn listener_errors(&self) -> ListenerErrors {
+        self.listeners.errors.clone()
     }
 
     pub(super) fn check_disposable(&self) -> Result<()> {

@@ -96,7 +96,7 @@ impl<M: MessageData + 'static> Turn<M> {
     /// Ends the turn.
     ///
     /// # Errors
-    /// `invalid_argument` after the turn has ended.
+    /// `invalid_argument` before it was dispatched, unless it is cancelled, or after the turn has ended.
     pub async fn finish(&self, outcome: Outcome, error: Option<String>) -> Result<TurnReport> {
         self.session.settle(self.number, outcome, error).await
     }

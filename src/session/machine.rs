@@ -8,6 +8,8 @@ use std::{
     rc::Rc,
 };
 
+use serde_json::Value;
+
 use super::{
     Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
     ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
@@ -19,7 +21,9 @@ use crate::{
         RequestTrace, RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
     },
     list::{Listed, joined},
-    message::{Call, MessageData, MessageIndex, MessageOutline, Role, StopKind, loop_dialect, turn_count},
+    message::{
+        Call, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, StopKind, loop_dialect, turn_count,
+    },
     permissions::{Access, Preset, permissions_text},
     prompt::{
         Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
@@ -27,7 +31,8 @@ use crate::{
     },
     skills,
     storage::{
-        AppendedMessage, Commit, Counters, OUTLINES_PER_PACK, OutlinePack, SessionRecord, StoredSession,
+        AppendedMessage, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
+        StoredSession,
     },
 };
 
@@ -111,6 +116,7 @@ struct Prepared<M> {
 #[derive(Debug)]
 pub struct Machine<M> {
     id: String,
+    origin: String,
     cwd: String,
     created_at: f64,
     updated_at: f64,
@@ -150,6 +156,8 @@ impl<M: MessageData> Machine<M> {
         check_id(&id)?;
         let header = Header::new(options)?;
         let cwd = options.cwd.clone().unwrap_or_default();
+        let mut settings = header.to_settings();
+        settings.insert(ORIGIN.to_owned(), Value::from(stamp.operation_id.as_str()));
         let record = SessionRecord {
             id: id.clone(),
             cwd: cwd.clone(),
@@ -157,7 +165,7 @@ impl<M: MessageData> Machine<M> {
             updated_at: stamp.now,
             message_count: 0,
             counters: Counters::default(),
-            settings: header.to_settings(),
+            settings,
         };
         let stored = StoredSession {
             record: record.clone(),
@@ -192,6 +200,7 @@ impl<M: MessageData> Machine<M> {
             return Err(Error::new(ErrorCode::StorageFailed, text).with("sessionId", stored.record.id));
         }
         Ok(Self {
+            origin: stored.record.origin().to_owned(),
             id: stored.record.id,
             cwd: stored.record.cwd,
             created_at: stored.record.created_at,
@@ -379,9 +388,9 @@ impl<M: MessageData> Machine<M> {
         let Some(mut turn) = self.turn.take() else {
             return Err(no_turn());
         };
-        let open = self.open_calls();
+        let open = self.open_calls().0;
         let result = if turn.prepared.is_none() && !open.is_empty() {
-            let ids: Vec<&str> = open.iter().map(|call| call.id.as_str()).listed();
+            let ids: Vec<&str> = open.iter().map(|(_, call)| call.id.as_str()).listed();
             Err(Error::invalid(format!(
                 "tool calls are open: `{}`; append their results first",
                 joined(&ids, "`, `")
@@ -569,7 +578,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Keeps assistant messages and results of open calls, in one commit. An assistant message that arrives while
-    /// calls are open first gets interrupted results stored for them.
+    /// calls are open first gets interrupted results stored for them. One with a call that no result could answer is
+    /// kept as one that failed.
     ///
     /// # Errors
     /// `invalid_argument` for anything else, or outside a dispatched turn; `tool_not_gated` for a result of a call
@@ -579,22 +589,35 @@ impl<M: MessageData> Machine<M> {
         let mut batch = Batch::after(self);
         let mut answered = false;
         for message in incoming {
-            let outline = loop_dialect::outline(&message.body, false)?;
+            let mut message = message;
+            let mut outline = loop_dialect::outline(&message.body, false)?;
             match outline.role {
                 Role::Assistant => {
                     batch.answer_open_calls();
+                    if outline.stop.is_none() && !outline.is_answerable() {
+                        message.body =
+                            loop_dialect::stopped(&message.body, StopKind::Error, Some(UNANSWERABLE));
+                        outline.stop = Some(StopKind::Error);
+                    }
                     batch.push(message, outline);
                     answered = true;
                 }
                 Role::ToolResult => {
-                    let id = outline.answers.first().cloned().unwrap_or_default();
-                    let Some(call) = batch.take_open(&id) else {
-                        return Err(Error::invalid(format!(
-                            "no open tool call has the id `{id}`; append results after the message that holds their call"
-                        ))
-                        .with("toolCallId", id));
-                    };
-                    self.check_allowed(&call, &outline)?;
+                    for answer in &outline.answers {
+                        // Where several calls may be meant, each has to be allowed.
+                        for (_, call) in &batch.open.0 {
+                            if batch.open.is_meant(call, answer) {
+                                self.check_allowed(call, &outline)?;
+                            }
+                        }
+                        if !batch.open.take(answer) {
+                            let id = answer.id.as_str();
+                            return Err(Error::invalid(format!(
+                                "no open tool call has the id `{id}`; append results after the message that holds their call"
+                            ))
+                            .with("toolCallId", id));
+                        }
+                    }
                     batch.push(message, outline);
                 }
                 Role::User | Role::Other => {
@@ -673,7 +696,7 @@ impl<M: MessageData> Machine<M> {
     /// [`Machine::ended`].
     ///
     /// # Errors
-    /// `invalid_argument` outside a turn.
+    /// `invalid_argument` outside a turn; before the first dispatch for everything but `cancelled`.
     pub fn settle(
         &mut self,
         outcome: Outcome,
@@ -685,10 +708,25 @@ impl<M: MessageData> Machine<M> {
         };
         let end = TurnEnd { outcome, error };
         if turn.prepared.is_some() {
+            if outcome != Outcome::Cancelled {
+                return Err(Error::invalid("nothing was dispatched; call `cancel()`"));
+            }
             self.turn = None;
             return Ok((end, Vec::new()));
         }
-        let stop = match outcome {
+        let unanswerable = self
+            .outlines
+            .last()
+            .is_some_and(|last| last.stop == Some(StopKind::Error) && !last.is_answerable());
+        let end = match outcome {
+            // The host may not have noticed what became of that answer.
+            Outcome::Success if unanswerable => TurnEnd {
+                outcome: Outcome::Error,
+                error: Some(UNANSWERABLE.to_owned()),
+            },
+            _ => end,
+        };
+        let stop = match end.outcome {
             Outcome::Success => None,
             Outcome::Error => Some(StopKind::Error),
             Outcome::Cancelled => Some(StopKind::Aborted),
@@ -766,57 +804,29 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Calls of the last assistant message that have no result. Those of a message that failed are not open.
-    fn open_calls(&self) -> Vec<Call> {
-        self.numbered_open_calls()
-            .into_iter()
-            .map(|(_, call)| call)
-            .listed()
+    fn open_calls(&self) -> OpenCalls {
+        OpenCalls::after(&self.outlines, self.last_message())
     }
 
-    /// The same, with their positions among the calls of their message.
-    fn numbered_open_calls(&self) -> Vec<(usize, Call)> {
-        let Some((message, answered)) = self.last_calls() else {
-            return Vec::new();
-        };
-        let mut open: Vec<(usize, Call)> = message.calls.iter().cloned().enumerate().listed();
-        for id in answered {
-            if let Some(at) = open.iter().position(|(_, call)| call.id == *id) {
-                open.remove(at);
-            }
-        }
-        open
-    }
-
-    /// The assistant message that the conversation ends in, results aside, and the ids that these answer.
-    fn last_calls(&self) -> Option<(&MessageOutline, Vec<&String>)> {
-        let results = self
+    /// The position of the message that the conversation ends in, results aside.
+    fn last_message(&self) -> usize {
+        let last = self
             .outlines
             .iter()
-            .rev()
-            .take_while(|outline| outline.role == Role::ToolResult);
-        let answered: Vec<&String> = results.flat_map(|outline| outline.answers.iter()).listed();
-        let message = self
-            .outlines
-            .iter()
-            .rev()
-            .find(|outline| outline.role != Role::ToolResult)?;
-        (message.role == Role::Assistant && message.is_projected()).then_some((message, answered))
+            .rposition(|outline| outline.role != Role::ToolResult);
+        last.unwrap_or_default()
     }
 
     /// The body of the message that holds the open calls.
     fn call_message(&self) -> Option<M> {
-        let back = self
-            .outlines
-            .iter()
-            .rev()
-            .take_while(|outline| outline.role == Role::ToolResult)
-            .count();
-        self.bodies.iter().rev().nth(back).cloned()
+        self.body(MessageIndex(
+            u32::try_from(self.last_message()).unwrap_or(u32::MAX),
+        ))
     }
 
     /// The open calls with their arguments.
     pub fn open_tool_calls(&self) -> Vec<ToolCall<M>> {
-        let open = self.numbered_open_calls();
+        let open = self.open_calls().0;
         if open.is_empty() {
             return Vec::new();
         }
@@ -1010,6 +1020,7 @@ impl<M: MessageData> Machine<M> {
                 self.updated_at
             },
             create: None,
+            origin: self.origin.clone(),
             expected: None,
             messages: Vec::new(),
             outline_packs: Vec::new(),
@@ -1074,6 +1085,11 @@ impl<M: MessageData> Machine<M> {
     /// The session's id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What tells it from another session of its id.
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// Its working directory, empty where it has none.
@@ -1217,7 +1233,7 @@ fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
 /// Messages on their way in, with the calls that are open after them.
 struct Batch<M> {
     staged: Vec<(Incoming<M>, MessageOutline)>,
-    open: Vec<Call>,
+    open: OpenCalls,
     call_message: Option<M>,
 }
 
@@ -1232,26 +1248,17 @@ impl<M: MessageData> Batch<M> {
 
     fn push(&mut self, message: Incoming<M>, outline: MessageOutline) {
         if outline.role == Role::Assistant {
-            self.open = if outline.is_projected() {
-                outline.calls.clone()
-            } else {
-                Vec::new()
-            };
+            self.open = OpenCalls::of(&outline);
             self.call_message = Some(message.body.clone());
         }
         self.staged.push((message, outline));
-    }
-
-    fn take_open(&mut self, id: &str) -> Option<Call> {
-        let at = self.open.iter().position(|call| call.id == id)?;
-        Some(self.open.remove(at))
     }
 
     fn answer_open_calls(&mut self) {
         let Some(message) = self.call_message.clone() else {
             return;
         };
-        for call in std::mem::take(&mut self.open) {
+        for (_, call) in std::mem::take(&mut self.open).0 {
             let body = loop_dialect::interrupted_result(&call, &message);
             if let Ok(outline) = loop_dialect::outline(&body, false) {
                 self.staged.push((
@@ -1265,6 +1272,9 @@ impl<M: MessageData> Batch<M> {
         }
     }
 }
+
+/// Why an answer with a call that has no id is kept as one that failed.
+const UNANSWERABLE: &str = "the answer has a tool call without an `id`; ask the model again";
 
 fn no_turn() -> Error {
     Error::invalid("this turn has ended; begin a new one")

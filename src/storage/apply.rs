@@ -81,9 +81,10 @@ pub fn decide<M>(
             commit_count: 0,
         },
         (None, Some(stored))
-            if commit
-                .expected
-                .is_some_and(|it| it != stored.record.counters.conversation) =>
+            if stored.record.origin() != commit.origin
+                || commit
+                    .expected
+                    .is_some_and(|it| it != stored.record.counters.conversation) =>
         {
             return Ok(conflict(stored));
         }

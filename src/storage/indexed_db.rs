@@ -26,7 +26,7 @@ use super::{
     DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedStorage, Storage,
     StorageInfo, StoredApproval, keys, known_store,
 };
-use crate::{Error, Result, list::TryListed, untyped::insert_sorted};
+use crate::{Error, Result, js::plain::damaged_record, list::TryListed, untyped::insert_sorted};
 
 /// The name of the database where none is given.
 pub const DEFAULT_NAME: &str = "runcontext";
@@ -184,9 +184,14 @@ impl DirectoryStorage for Directory {
                 then: &|_, cursor| take(&found.borrow(), filter.limit, cursor),
             };
             self.0.run(&task).await?;
-            records::read("", &found.take())
+            found.take().iter().map(entry).try_listed()
         })
     }
+}
+
+/// A record of the list. One that cannot be read is listed as damaged, so that it can be deleted.
+fn entry(record: JsValue) -> Result<SessionRecord> {
+    records::read("", &record).or_else(|_| records::read("", &damaged_record(&record)))
 }
 
 fn open_cursor(work: &Work, filter: &ListFilter) -> Result<Asked> {

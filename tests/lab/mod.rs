@@ -162,7 +162,7 @@ pub fn stored(memory: &MemoryStorage<Value>) -> Stored {
                     names.push(name.clone());
                     (key, json!("an operation"))
                 }
-                None => (key, record),
+                None => (key, without_origin(record)),
             })
             .collect();
         let count = names.len();
@@ -174,6 +174,14 @@ pub fn stored(memory: &MemoryStorage<Value>) -> Stored {
         }
     }
     all
+}
+
+/// What tells a session from others of its id is the name of an operation too.
+fn without_origin(mut record: Value) -> Value {
+    if let Some(settings) = record.get_mut("settings").and_then(Value::as_object_mut) {
+        settings.remove("origin").expect("every session has its origin");
+    }
+    record
 }
 
 /// The declaration of a tool.

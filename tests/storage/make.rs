@@ -134,6 +134,7 @@ pub fn empty(session: &str, operation: &str) -> Commit<Body> {
         operation_id: operation.to_owned(),
         timestamp: 2_000.0,
         create: None,
+        origin: String::new(),
         expected: None,
         messages: Vec::new(),
         outline_packs: Vec::new(),

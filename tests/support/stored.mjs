@@ -56,6 +56,11 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 export function normal(dump) {
     const shown = structuredClone(dump);
     const seen = new Set();
+    for (const [id, { settings }] of shown.chat_sessions) {
+        const first = shown.commits.find(([[session, slot]]) => session === id && slot === 0);
+        if (settings.origin !== first[1].operationId) throw new Error(`session \`${id}\` does not name the commit that created it`);
+        delete settings.origin;
+    }
     for (const [, record] of shown.commits) {
         if (!UUID.test(record.operationId)) throw new Error(`\`${record.operationId}\` is no UUID, version 4`);
         if (seen.has(record.operationId)) throw new Error(`\`${record.operationId}\` names two commits`);

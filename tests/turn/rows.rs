@@ -45,6 +45,48 @@ fn a_created_session_is_stored_before_anything_is_said() {
 }
 
 #[test]
+fn a_tool_runs_in_the_working_directory_of_its_session() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    long_turn(&lab, &session, Way::Prompt);
+    assert_eq!(lab.tools.directories(), ["/w", "/w"]);
+}
+
+#[test]
+fn an_answer_with_a_call_without_an_id_is_kept_as_one_that_failed() {
+    for way in BOTH {
+        let lab = Lab::empty();
+        let session = lab.create();
+        let call = json!({ "role": "assistant", "content": [{ "type": "toolCall", "name": "add", "arguments": {} }] });
+        let report = match way {
+            Way::Prompt => {
+                lab.model.answers(call);
+                lab.prompt(&session, "hello").unwrap()
+            }
+            Way::Begin => {
+                let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+                turn.request().unwrap();
+                lab.run(turn.dispatched()).unwrap();
+                lab.run(turn.append(vec![incoming(call)])).unwrap();
+                assert!(turn.open_calls().is_empty());
+                lab.run(turn.finish(Outcome::Success, None)).unwrap()
+            }
+        };
+        let text = "the answer has a tool call without an `id`; ask the model again";
+        assert_eq!(report.end, ended(Outcome::Error, Some(text)));
+        assert_eq!(lab.tools.calls(), 0);
+        let stored = session.machine().bodies()[1].clone();
+        assert_eq!(
+            (&stored["stopReason"], &stored["errorMessage"]),
+            (&json!("error"), &json!(text))
+        );
+        let turn = session.begin(&json!("again"), &PromptOptions::default()).unwrap();
+        let (request, _) = turn.request().unwrap();
+        assert!(request.messages.iter().all(|message| message["role"] == "user"));
+    }
+}
+
+#[test]
 fn an_unknown_skill_keeps_nothing() {
     for way in BOTH {
         let lab = Lab::empty();
@@ -96,8 +138,14 @@ fn a_turn_that_was_prepared_and_not_dispatched_keeps_nothing() {
     turn.request().unwrap();
     assert!(session.machine().snapshots().is_empty() && session.machine().checkpoints().is_empty());
     assert_eq!(session.machine().message_count(), 0);
-    let report = lab.run(turn.finish(Outcome::Success, None)).unwrap();
-    assert_eq!(report.end, ended(Outcome::Success, None));
+    for outcome in [Outcome::Success, Outcome::Error] {
+        let error = refused(lab.run(turn.finish(outcome, None)));
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert_eq!(error.message(), "nothing was dispatched; call `cancel()`");
+        assert!(session.machine().is_running());
+    }
+    let report = lab.run(turn.cancel()).unwrap();
+    assert_eq!(report.end, ended(Outcome::Cancelled, None));
     assert!(report.saved);
     assert_eq!(lab.stored(), before);
     assert!(session.machine().snapshots().is_empty() && session.machine().checkpoints().is_empty());

@@ -497,6 +497,7 @@ fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Va
         operation_id: "imported".to_owned(),
         timestamp: 1_500.0,
         create: None,
+        origin: session.machine().origin().to_owned(),
         expected: Some(1),
         messages: messages
             .iter()
