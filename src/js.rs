@@ -3,6 +3,7 @@
 //! Every argument is copied to plain data before anything else happens, and every method that waits returns a
 //! promise that also carries what is wrong with the arguments.
 
+mod approvals;
 mod error;
 mod foreign;
 mod gate;
@@ -17,6 +18,7 @@ mod types;
 
 use std::future::Future;
 
+pub use approvals::ApprovalInbox;
 pub use error::RunContextError;
 pub use gate::*;
 pub use pure::*;

@@ -3,6 +3,7 @@
 //! It is one and the same code natively and in wasm. What differs (clock, ids, model, tools) comes in through the
 //! traits here. No `RefCell` borrow is held while foreign code runs.
 
+mod approvals;
 mod driver;
 mod gate;
 mod session;
@@ -32,6 +33,7 @@ use crate::{
     untyped::{self, FromJson},
 };
 
+pub use approvals::{Answer, ApprovalOutcome, ApprovalResult, FurtherBypass};
 pub use gate::Decided;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
@@ -82,6 +84,15 @@ pub trait Host {
     ) -> LocalFuture<'_, std::result::Result<Vec<ResolvedPath>, String>>;
 }
 
+/// What a tool is told beside its arguments.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The session's effective working directory.
+    pub working_directory: String,
+    /// Why the call may run.
+    pub decided: Decided,
+}
+
 /// A host's tools. Errors are their own texts, code unit for code unit, shown to the model as failed results.
 pub trait Tools<M> {
     /// The paths that the tool finds in the arguments itself; none where it does not look.
@@ -93,7 +104,7 @@ pub trait Tools<M> {
     fn run(
         &self,
         call: ToolCall<M>,
-        working_directory: &str,
+        context: ToolContext,
         abort: Signal,
     ) -> LocalFuture<'_, std::result::Result<Incoming<M>, M>>;
 }
@@ -287,15 +298,22 @@ impl<M: MessageData + 'static> Runtime<M> {
         let first = Machine::<M>::first_to_load(&stored);
         let count = stored.record.message_count;
         let bodies = storage.read_messages(first, count).await?;
+        let approvals = storage.approvals().await?;
         self.check_open()?;
         // Somebody else may have opened it while we were reading: one object per session.
         if let Some(open) = self.open_now(id) {
             return Ok(open);
         }
-        let machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        machine.take_approvals(&approvals);
         let session = Session::new(self, machine);
         self.remember(id, &session);
         Ok(session)
+    }
+
+    fn open_sessions(&self) -> Vec<Rc<Session<M>>> {
+        let sessions = self.sessions.borrow();
+        sessions.iter().filter_map(|(_, session)| session.upgrade()).listed()
     }
 
     fn remember(&self, id: &str, session: &Rc<Session<M>>) {
@@ -460,12 +478,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         if self.closed.get() {
             return Ok(());
         }
-        let open: Vec<_> = self
-            .sessions
-            .borrow()
-            .iter()
-            .filter_map(|(_, session)| session.upgrade())
-            .listed();
+        let open = self.open_sessions();
         for session in &open {
             session.check_disposable()?;
         }

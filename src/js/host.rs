@@ -17,8 +17,8 @@ use crate::{
     Result,
     list::{Listed, hex},
     paths::PathStyle,
-    permissions::{PathRequest, ResolvedPath, ToolPolicy, extracted},
-    runtime::{Host, Listener, ListenerErrors, Model, OnUpdate, Signal, Tools, World},
+    permissions::{PathRequest, ResolvedPath, ToolPolicy, definition_digest, extracted},
+    runtime::{Host, Listener, ListenerErrors, Model, OnUpdate, Signal, ToolContext, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
     untyped::FromJson,
@@ -222,7 +222,7 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
     let Some(name) = name else {
         return Err(tool.wrong("name", "must be a text that is not blank"));
     };
-    let (policy, _) = tool_policy(tool)?;
+    let (policy, declared) = tool_policy(tool)?;
     let mut members = vec![("name", JsValue::from_str(&name))];
     if let Some(description) = tool.text("description")? {
         members.push(("description", JsValue::from_str(&description)));
@@ -235,23 +235,24 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
     let json = plain::json_text(&declaration);
     Ok(ToolDeclaration {
         name,
-        declaration,
+        declaration: declaration.clone(),
         json,
+        digest: definition_digest(&list([declaration.clone(), declared])),
         policy,
     })
 }
 
-/// What a tool declares for the gate, and what finds paths in its arguments.
-pub(super) fn tool_policy(tool: &Foreign) -> Result<(ToolPolicy, Option<Function>)> {
+/// What a tool declares for the gate, and the same as it was declared.
+fn tool_policy(tool: &Foreign) -> Result<(ToolPolicy, JsValue)> {
     let mut members = Vec::new();
     for name in ["access", "category", "mcpServer", "paths", "advisory"] {
         members.extend(tool.get(name)?.map(|value| (name, value)));
     }
-    let extract = tool.method("extractPaths")?;
-    let mut policy = ToolPolicy::from_json(&plain::json_in(&object(&members), tool.name())?, tool.name())?;
-    policy.extracts = extract.is_some();
+    let declared = plain::metadata_in(&object(&members), tool.name())?;
+    let mut policy = ToolPolicy::from_json(&plain::json_of(&declared), tool.name())?;
+    policy.extracts = tool.method("extractPaths")?.is_some();
     policy.check(tool.name())?;
-    Ok((policy, extract))
+    Ok((policy, declared))
 }
 
 impl Tools<JsValue> for JsTools {
@@ -269,10 +270,9 @@ impl Tools<JsValue> for JsTools {
     fn run(
         &self,
         call: ToolCall<JsValue>,
-        working_directory: &str,
+        context: ToolContext,
         abort: Signal,
     ) -> LocalFuture<'_, std::result::Result<Incoming<JsValue>, JsValue>> {
-        let working_directory = JsValue::from_str(working_directory);
         Box::pin(async move {
             let tool = self.tools.iter().find(|tool| tool.declared.name == call.name);
             let Some((tool, execute)) = tool.and_then(|tool| tool.execute.as_ref().map(|run| (tool, run)))
@@ -282,7 +282,8 @@ impl Tools<JsValue> for JsTools {
             };
             let context = object(&[
                 ("signal", abort_signal(&abort)),
-                ("workingDirectory", working_directory),
+                ("decision", super::gate::decided_to_js(context.decided)),
+                ("workingDirectory", JsValue::from_str(&context.working_directory)),
             ]);
             let arguments = [copy_out(&call.arguments), context];
             let value = tool.tool.call(execute, &arguments).await;

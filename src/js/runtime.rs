@@ -9,6 +9,7 @@ use wasm_bindgen::{
 };
 
 use super::{
+    approvals::ApprovalInbox,
     foreign::{Foreign, callback, optional_text, text},
     host::{self, JsHost, JsModel, JsTools, JsWorld},
     plain::{self, list, object, to_js},
@@ -206,6 +207,12 @@ impl Runtime {
         SkillCatalog {
             inner: self.inner.clone(),
         }
+    }
+
+    /// The calls that people are asked about.
+    #[wasm_bindgen(getter)]
+    pub fn approvals(&self) -> ApprovalInbox {
+        ApprovalInbox::new(self.inner.clone())
     }
 
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.

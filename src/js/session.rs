@@ -10,6 +10,7 @@ use wasm_bindgen::{
 
 use super::{
     foreign::{Abort, Foreign, callback, text},
+    approvals::{approvals_to_js, result_to_js},
     gate::decided_to_js,
     host::{self, calls_to_js},
     plain::{self, copy_out, field, intact, iso, json_in, list, message_in, object, to_js},
@@ -151,7 +152,7 @@ impl Session {
                 "contextBudget",
                 optional(machine.budget().map(|budget| to_js(&budget))),
             ),
-            ("pendingApprovals", list([])),
+            ("pendingApprovals", approvals_to_js(machine.id(), machine.waiting_approvals())),
             ("skillLoads", list(loads)),
             ("title", optional(header.title.as_deref().map(JsValue::from_str))),
             ("pinned", header.pinned.into()),
@@ -398,8 +399,32 @@ impl Session {
         optional(interrupted.map(|turn| {
             object(&[
                 ("unanswered", calls_to_js(&turn.unanswered)),
-                ("pendingApprovals", list([])),
+                ("pendingApprovals", list(turn.pending_approvals.iter().map(|id| JsValue::from_str(id)))),
             ])
+        }))
+    }
+
+    /// Goes on with a turn that a restart cut off. Calls that a person is still asked about stay open; every other open call is
+    /// answered as interrupted, and never run again.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Turn>")]
+    pub fn resume(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            Ok(Turn::new(inner.resume().await?, Abort::default()).into())
+        }))
+    }
+
+    /// The same, driven to its end.
+    #[wasm_bindgen(js_name = "resumePrompt", unchecked_return_type = "Promise<TurnResult>")]
+    pub fn resume_prompt(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "{ signal?: AbortSignal }")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(signal_of(&options).map(|abort| async move {
+            let report = inner.resume_prompt(&abort.signal).await;
+            drop(abort);
+            Ok(report_to_js(&report?))
         }))
     }
 
@@ -499,6 +524,17 @@ impl Session {
 }
 
 /// Copies what was typed and reads the options, before anything else happens.
+/// The signal among options.
+pub(super) fn signal_of(given: &JsValue) -> Result<Abort> {
+    match Foreign::options(given, "options")? {
+        Some(given) => match given.object("signal")? {
+            Some(signal) => Abort::of(&signal),
+            None => Ok(Abort::default()),
+        },
+        None => Ok(Abort::default()),
+    }
+}
+
 fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, PromptOptions, Abort)> {
     let content = message_in(content, "content")?;
     let mut options = PromptOptions::default();
@@ -566,6 +602,12 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
         ]),
         SessionEvent::Update { message } => object(&[kind("update"), ("message", copy_out(message))]),
         SessionEvent::TurnEnded { report } => object(&[kind("turn-end"), ("result", report_to_js(report))]),
+        SessionEvent::ApprovalAsked { request_id } => {
+            object(&[kind("approval-requested"), ("requestId", JsValue::from_str(request_id))])
+        }
+        SessionEvent::ApprovalAnswered { result } => {
+            object(&[kind("approval-resolved"), ("result", result_to_js(result))])
+        }
         SessionEvent::SettingsChanged => object(&[kind("settings")]),
         SessionEvent::Saved => object(&[kind("saved")]),
         SessionEvent::SaveFailed { error } => {

@@ -6,12 +6,13 @@ use js_sys::{Array, Promise};
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
-    foreign::{Abort, Foreign},
+    approvals::result_to_js,
+    foreign::{Abort, Foreign, text},
     gate::decided_to_js,
     host::{call_in, calls_to_js, request_to_js},
     plain::{object, to_js},
     promised,
-    session::{messages_in, report_to_js},
+    session::{messages_in, report_to_js, signal_of},
 };
 use crate::{Result, runtime, session::Outcome};
 
@@ -74,6 +75,22 @@ impl Turn {
     pub fn gate(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
         let inner = self.inner.clone();
         promised(call_in(&call).map(|call| async move { Ok(decided_to_js(inner.gate(&call).await?)) }))
+    }
+
+    /// Waits for a person's answer about a call. `approved`: it is claimed, and may run now, once.
+    #[wasm_bindgen(unchecked_return_type = "Promise<ApprovalResult>")]
+    pub fn approval(
+        &self,
+        #[wasm_bindgen(js_name = "requestId", unchecked_param_type = "string")] request_id: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "{ signal?: AbortSignal }")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let read = text(&request_id, "requestId").and_then(|id| Ok((id, signal_of(&options)?)));
+        promised(read.map(|(id, abort)| async move {
+            let result = inner.approval(&id, &abort.signal).await;
+            drop(abort);
+            Ok(result_to_js(&result?))
+        }))
     }
 
     /// Calls that have no result yet.

@@ -27,7 +27,7 @@ export interface ToolDeclaration {
 
 /** A tool of the host. */
 export interface Tool extends ToolDeclaration {
-    /** What a call touches. Absent: not classified; `paths` imply reads and writes. Only tools that declare `none` are run by `prompt` in this version. */
+    /** What a call touches. Absent: not classified; `paths` imply reads and writes. */
     access?: "read" | "write" | "execute" | "network" | "none";
     /** A group of tools that a person may stop being asked about. */
     category?: string;
@@ -46,7 +46,10 @@ export interface Tool extends ToolDeclaration {
      * Runs one call. A text becomes the result's text; an object with a list `content` gives its `content`, `details`
      * and `isError`; anything else is shown to the model as JSON. What is thrown becomes a failed result.
      */
-    execute?(args: any, context: { signal: AbortSignal; workingDirectory: string }): Promise<unknown> | unknown;
+    execute?(
+        args: any,
+        context: { signal: AbortSignal; decision: Decision; workingDirectory: string },
+    ): Promise<unknown> | unknown;
 }
 
 /** Where a path really leads, or why that is not known. */
@@ -96,6 +99,41 @@ export interface Decision {
     /** How it came about; made when it is read. */
     trace: TraceStep[];
     paths: DecidedPath[];
+}
+
+/** A call that a person is asked about. */
+export interface PendingApproval {
+    requestId: string;
+    sessionId: string;
+    toolCallId: string;
+    toolName: string;
+    arguments: unknown;
+    /** Empty where the session has none. */
+    agentId: string;
+    /** Empty where the session has none. */
+    source: string;
+    /** What the session is called. */
+    contextLabel?: string;
+    /** ISO 8601, UTC. */
+    createdAt: string;
+    toolCategory?: string;
+    mcpServer?: string;
+    /** The paths of the call, as requested and as resolved. */
+    paths: DecidedPath[];
+    /** Why a person is asked. */
+    reason: string;
+    message: string;
+    status: string;
+}
+
+/** How asking a person ended. */
+export interface ApprovalResult {
+    requestId: string;
+    outcome: "approved" | "rejected" | "cancelled" | "superseded";
+    /** What the person said. */
+    note?: string;
+    /** For the model, or for the person. */
+    message?: string;
 }
 
 /** A tool call of the model. */
@@ -236,7 +274,8 @@ export interface SessionState {
     runContext: RunContext | null;
     /** The estimate of the last request. */
     contextBudget: ContextBudget | undefined;
-    pendingApprovals: never[];
+    /** Calls that a person is asked about, oldest first. */
+    pendingApprovals: PendingApproval[];
     /** Skills that were chosen, oldest first. */
     skillLoads: SkillLoad[];
     title: string | undefined;
@@ -281,6 +320,8 @@ export type SessionEvent =
     | { type: "message"; messageIndex: number; message: Message }
     | { type: "update"; message: Message }
     | { type: "turn-end"; result: TurnResult }
+    | { type: "approval-requested"; requestId: string }
+    | { type: "approval-resolved"; result: ApprovalResult }
     | { type: "settings" }
     | { type: "saved" }
     | { type: "save-failed"; error: RunContextError };

@@ -367,6 +367,7 @@ impl Question<'_> {
             outcome: verdict.outcome,
             reason: verdict.reason,
             message: self.message(&verdict, &paths),
+            request_id: None,
             rule: verdict.rule.and_then(|rule| rule.row(policy)),
             paths,
             trace,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Host, Session};
+use super::{Host, Session, SessionEvent};
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
@@ -53,7 +53,23 @@ impl<M: MessageData + 'static> Session<M> {
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         let turn = self.machine().current_turn();
         check_same_call(call, &self.machine().open_tool_calls())?;
-        let decided = self.explain(call).await?;
+        let mut decided = self.explain(call).await?;
+        let dispatched = self.machine().is_dispatched();
+        if decided.decision.outcome == Action::Require
+            && dispatched
+            && self.machine().current_turn() == turn
+        {
+            let stamp = self.stamp();
+            let new_id = self.runtime.parts.world.new_id();
+            let known = self.machine().approvals().len();
+            let id = self.machine_mut().ask(call, &decided.decision, new_id.clone(), &stamp);
+            decided.decision.request_id = Some(id.clone());
+            if id == new_id || self.machine().approvals().len() != known {
+                self.save_later().await;
+                self.wake_waiters();
+                self.emit(&SessionEvent::ApprovalAsked { request_id: id });
+            }
+        }
         if decided.decision.outcome == Action::Allow
             && turn.is_some()
             && self.machine().current_turn() == turn

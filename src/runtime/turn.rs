@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc};
 
-use super::{Decided, Session, TurnReport};
+use super::{ApprovalResult, Decided, Session, Signal, TurnReport};
 use crate::{
     Result,
     message::MessageData,
@@ -77,6 +77,15 @@ impl<M: MessageData + 'static> Turn<M> {
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         self.session.check_turn(self.number)?;
         self.session.gate(call).await
+    }
+
+    /// Waits for a person's answer about a call. `Approved`: the call is claimed and may run now, once.
+    ///
+    /// # Errors
+    /// `approval_not_found`; those of the storage, and then the call must not run.
+    pub async fn approval(&self, request_id: &str, abort: &Signal) -> Result<ApprovalResult> {
+        self.session.check_turn(self.number)?;
+        self.session.approval(self.number, request_id, abort).await
     }
 
     /// Calls that have no result yet.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
-    ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
+    ApprovalStatus, ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -24,14 +24,14 @@ use crate::{
     message::{
         Call, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, StopKind, loop_dialect, turn_count,
     },
-    permissions::{Access, Preset, permissions_text},
+    permissions::{Preset, permissions_text},
     prompt::{
         Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
         system_prompt_at, validate_host_sections,
     },
     skills,
     storage::{
-        AppendedMessage, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
+        AppendedMessage, ApprovalChange, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
         StoredSession,
     },
 };
@@ -77,6 +77,8 @@ pub struct Degraded {
 pub struct Interrupted<M> {
     /// Calls without a result.
     pub unanswered: Vec<ToolCall<M>>,
+    /// Approvals that wait for a person, or for the turn to go on.
+    pub pending_approvals: Vec<String>,
 }
 
 /// What an exclusive operation needs before it may begin.
@@ -139,7 +141,7 @@ pub struct Machine<M> {
     dispatched: Option<RequestTrace>,
     budget: Option<ContextBudget>,
     events: Vec<DeclaredEvent>,
-    gate: GateState,
+    gate: GateState<M>,
 }
 
 impl<M: MessageData> Machine<M> {
@@ -263,12 +265,12 @@ impl<M: MessageData> Machine<M> {
             return Err(Error::new(ErrorCode::SessionBusy, text));
         }
         if kind == Exclusive::AtRest && self.header.open_turn.is_some() {
-            let text = "a turn of this session was cut off; call `abandon()` first";
+            let text = "a turn of this session was cut off; call `resume()` or `abandon()` first";
             return Err(Error::new(ErrorCode::SessionInterrupted, text));
         }
         if kind == Exclusive::Interrupted && self.header.open_turn.is_none() {
             return Err(Error::invalid(
-                "this session has no interrupted turn; there is nothing to abandon",
+                "this session has no interrupted turn; there is nothing to resume or abandon",
             ));
         }
         if kind != Exclusive::Flush && self.save_error.is_some() {
@@ -555,7 +557,8 @@ impl<M: MessageData> Machine<M> {
             }
             self.bodies.push(prepared.message);
             self.outlines.push(prepared.outline);
-            self.commit_conversation(&base, vec![Setting::OpenTurn(Some(base.messages))], stamp);
+            let open = vec![Setting::OpenTurn(Some(base.messages))];
+            self.commit_conversation(&base, open, Vec::new(), stamp);
         }
         self.dispatched = Some(trace);
         self.events.clear();
@@ -649,17 +652,6 @@ impl<M: MessageData> Machine<M> {
         )
         .with("toolCallId", call.id.clone())
         .with("toolName", call.name.clone()))
-    }
-
-    /// Why a call must not run here, as the model is told. Only tools that are declared to touch nothing run.
-    pub fn tool_refusal(&self, name: &str) -> Option<String> {
-        match self.surroundings.tools.iter().find(|tool| tool.name == name) {
-            None => Some(format!("there is no tool named `{name}`")),
-            Some(tool) if tool.policy.access != Some(Access::None) => Some(format!(
-                "the tool `{name}` is not allowed here: only tools declared with access `none` can run"
-            )),
-            Some(_) => None,
-        }
     }
 
     /// What a turn that is driven by us does next.
@@ -763,11 +755,7 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` where no turn was cut off.
     pub fn abandon(&mut self, stamp: &Stamp) -> Result<TurnEnd> {
-        if self.interrupted().is_none() {
-            return Err(Error::invalid(
-                "this session has no interrupted turn; there is nothing to abandon",
-            ));
-        }
+        self.check_interrupted()?;
         let end = TurnEnd {
             outcome: Outcome::Cancelled,
             error: None,
@@ -777,6 +765,46 @@ impl<M: MessageData> Machine<M> {
         self.keep(batch.staged, self.end_settings(&end), stamp);
         self.ending = true;
         Ok(end)
+    }
+
+    /// Goes on with a turn that a restart cut off. Calls that a person is still asked about, or that were approved and not
+    /// begun, stay open; one that a person refused is answered so, and every other as interrupted: what may have run is never
+    /// run again. Numbers the turn.
+    ///
+    /// # Errors
+    /// `invalid_argument` where no turn was cut off.
+    pub fn resume(&mut self, stamp: &Stamp) -> Result<u64> {
+        self.check_interrupted()?;
+        let system_prompt = match self.message_count().checked_sub(1) {
+            Some(last) => system_prompt_at(&self.checkpoints, last)?,
+            None => String::new(),
+        };
+        let waiting = self.waiting_approvals().map(|it| it.call.id.clone()).listed();
+        let refused = self.approvals().iter().filter(|it| it.status == ApprovalStatus::Rejected);
+        let refused = refused.map(|it| (it.call.id.clone(), it.message.clone())).listed();
+        let mut batch = Batch::after(self);
+        batch.answer(&waiting, &refused, stamp.now);
+        self.turn = Some(Turn {
+            prepared: None,
+            system_prompt,
+            notices: Vec::new(),
+            built: None,
+            partial: None,
+            degraded: Vec::new(),
+        });
+        self.turns_begun += 1;
+        self.forget_allowed();
+        self.keep(batch.staged, Vec::new(), stamp);
+        Ok(self.turns_begun)
+    }
+
+    fn check_interrupted(&self) -> Result<()> {
+        if self.turn.is_none() && self.header.open_turn.is_some() {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "this session has no interrupted turn; there is nothing to resume or abandon",
+        ))
     }
 
     /// Shows another end than the one that waits to be saved.
@@ -931,7 +959,9 @@ impl<M: MessageData> Machine<M> {
 
     /// The oldest commit is saved.
     pub fn saved(&mut self) {
-        self.queue.pop_front();
+        if let Some(commit) = self.queue.pop_front() {
+            self.approvals_saved(&commit);
+        }
         if self.queue.is_empty() {
             self.save_error = None;
         }
@@ -964,11 +994,11 @@ impl<M: MessageData> Machine<M> {
         }
     }
 
-    pub(super) fn gate_state(&mut self) -> &mut GateState {
+    pub(super) fn gate_state(&mut self) -> &mut GateState<M> {
         &mut self.gate
     }
 
-    pub(super) fn gate_view(&self) -> &GateState {
+    pub(super) fn gate_view(&self) -> &GateState<M> {
         &self.gate
     }
 
@@ -991,6 +1021,10 @@ impl<M: MessageData> Machine<M> {
             return;
         }
         let base = self.lengths();
+        let over = settings.iter().any(|setting| matches!(setting, Setting::OpenTurn(None)));
+        let answers = staged.iter().flat_map(|(_, outline)| &outline.answers);
+        let answered = answers.map(|answer| answer.id.clone()).listed();
+        let ended = self.end_approvals(&answered, over);
         for ((message, outline), at) in staged.into_iter().zip(base.messages..) {
             if let Some(turn) = &mut self.turn {
                 if outline.role == Role::Assistant {
@@ -1006,10 +1040,10 @@ impl<M: MessageData> Machine<M> {
             self.bodies.push(message.body);
             self.outlines.push(outline);
         }
-        self.commit_conversation(&base, settings, stamp);
+        self.commit_conversation(&base, settings, ended, stamp);
     }
 
-    fn empty_commit(&self, stamp: &Stamp) -> Commit<M> {
+    pub(super) fn empty_commit(&self, stamp: &Stamp) -> Commit<M> {
         Commit {
             session_id: self.id.clone(),
             operation_id: stamp.operation_id.clone(),
@@ -1033,8 +1067,15 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Queues everything of the conversation that is newer than `base`.
-    fn commit_conversation(&mut self, base: &Lengths, settings: Vec<Setting>, stamp: &Stamp) {
+    fn commit_conversation(
+        &mut self,
+        base: &Lengths,
+        settings: Vec<Setting>,
+        approvals: Vec<ApprovalChange<M>>,
+        stamp: &Stamp,
+    ) {
         let mut commit = self.empty_commit(stamp);
+        commit.approvals = approvals;
         commit.expected = Some(self.counters.conversation);
         self.counters.conversation += 1;
         let loaded = base.messages.saturating_sub(self.loaded_from) as usize;
@@ -1070,7 +1111,7 @@ impl<M: MessageData> Machine<M> {
         self.queue_commit(commit, settings);
     }
 
-    fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
+    pub(super) fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
         self.counters.settings += u64::from(!settings.is_empty());
         for setting in settings {
             commit.settings.insert(setting.name().to_owned(), setting.value());
@@ -1201,6 +1242,7 @@ impl<M: MessageData> Machine<M> {
     pub fn interrupted(&self) -> Option<Interrupted<M>> {
         (self.turn.is_none() && self.header.open_turn.is_some()).then(|| Interrupted {
             unanswered: self.open_tool_calls(),
+            pending_approvals: self.waiting_approvals().map(|it| it.id.clone()).listed(),
         })
     }
 
@@ -1255,11 +1297,23 @@ impl<M: MessageData> Batch<M> {
     }
 
     fn answer_open_calls(&mut self) {
+        self.answer(&[], &[], 0.0);
+    }
+
+    /// Answers open calls but for some: with a text where one is given, else as interrupted.
+    fn answer(&mut self, but: &[String], texts: &[(String, String)], now: f64) {
         let Some(message) = self.call_message.clone() else {
             return;
         };
-        for (_, call) in std::mem::take(&mut self.open).0 {
-            let body = loop_dialect::interrupted_result(&call, &message);
+        for (at, call) in std::mem::take(&mut self.open).0 {
+            if but.contains(&call.id) {
+                self.open.0.push((at, call));
+                continue;
+            }
+            let body = match texts.iter().find(|(id, _)| *id == call.id) {
+                Some((_, text)) => loop_dialect::tool_result(&call, &M::string(text), true, now),
+                None => loop_dialect::interrupted_result(&call, &message),
+            };
             if let Ok(outline) = loop_dialect::outline(&body, false) {
                 self.staged.push((
                     Incoming {

@@ -11,7 +11,7 @@ mod world;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use runcontext::permissions::{Access, ToolPolicy};
+use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest};
 use runcontext::{
     Error, Result,
     runtime::{Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
@@ -34,6 +34,11 @@ pub struct Lab {
     pub tools: Rc<Toolbox>,
     pub runtime: Rc<Runtime<Value>>,
     pub events: Rc<RefCell<Vec<String>>>,
+}
+
+/// Nobody wants to be asked about tools that touch nothing.
+fn unasked(session: &Rc<Session<Value>>) {
+    session.bypass(BypassScope::Category("safe".to_owned()), None).unwrap();
 }
 
 /// How names are compared in these tests.
@@ -101,6 +106,7 @@ impl Lab {
     /// A session with other options, watched.
     pub fn create_with(&self, options: NewSession) -> Rc<Session<Value>> {
         let session = self.run(self.runtime.create_session(options)).unwrap();
+        unasked(&session);
         self.watch(&session);
         session
     }
@@ -108,6 +114,7 @@ impl Lab {
     /// The stored session, watched.
     pub fn open(&self) -> Rc<Session<Value>> {
         let session = self.run(self.runtime.open_session(ID)).unwrap();
+        unasked(&session);
         self.watch(&session);
         session
     }
@@ -190,9 +197,11 @@ pub fn declaration(name: &str, access_none: bool) -> ToolDeclaration<Value> {
     ToolDeclaration {
         name: name.to_owned(),
         json: declaration.to_string(),
+        digest: definition_digest(&declaration),
         declaration,
         policy: ToolPolicy {
             access: Some(if access_none { Access::None } else { Access::Write }),
+            category: access_none.then(|| "safe".to_owned()),
             ..ToolPolicy::default()
         },
     }
@@ -270,6 +279,8 @@ fn told(event: &SessionEvent<Value>) -> String {
             };
             format!("ended {outcome}{}", if report.saved { "" } else { " unsaved" })
         }
+        SessionEvent::ApprovalAsked { .. } => "asked".to_owned(),
+        SessionEvent::ApprovalAnswered { result } => result.outcome.as_str().to_owned(),
         SessionEvent::SettingsChanged => "settings".to_owned(),
         SessionEvent::Saved => "saved".to_owned(),
         SessionEvent::SaveFailed { error } => format!("save failed {}", error.code()),

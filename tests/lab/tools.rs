@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use runcontext::{
-    runtime::{Signal, Tools},
+    runtime::{Signal, ToolContext, Tools},
     session::{Incoming, ToolCall},
     storage::LocalFuture,
 };
@@ -53,10 +53,10 @@ impl Tools<Value> for Toolbox {
     fn run(
         &self,
         call: ToolCall<Value>,
-        working_directory: &str,
+        context: ToolContext,
         abort: Signal,
     ) -> LocalFuture<'_, Result<Incoming<Value>, Value>> {
-        self.directories.borrow_mut().push(working_directory.to_owned());
+        self.directories.borrow_mut().push(context.working_directory);
         let seen = (call.id.clone(), call.name.clone(), call.arguments.clone());
         self.called.borrow_mut().push(seen);
         let run = self.by_call.borrow().get(&call.id).cloned();

@@ -4,7 +4,7 @@ use runcontext::{
     ErrorCode,
     storage::{
         Commit, CommitStatus, Counters, REMEMBERED_OPERATIONS,
-        apply::{Decision, StoredRecord, decide},
+        apply::{self, Decision, StoredRecord},
     },
 };
 use serde_json::json;
@@ -21,6 +21,16 @@ fn stored(commit_count: u64, conversation: u64, message_count: u32) -> StoredRec
     };
     record.message_count = message_count;
     StoredRecord { record, commit_count }
+}
+
+/// Decides on a commit that changes no approvals.
+fn decide<M>(
+    session: &str,
+    commit: &Commit<M>,
+    stored: Option<&StoredRecord>,
+    remembered: bool,
+) -> runcontext::Result<Decision> {
+    apply::decide(session, commit, stored, remembered, &[])
 }
 
 fn applied(decision: runcontext::Result<Decision>) -> Option<(StoredRecord, u64)> {

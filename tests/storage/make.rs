@@ -141,6 +141,7 @@ pub fn empty(session: &str, operation: &str) -> Commit<Body> {
         snapshots: Vec::new(),
         checkpoints: Vec::new(),
         compactions: Vec::new(),
+        approvals: Vec::new(),
         settings: Default::default(),
     }
 }

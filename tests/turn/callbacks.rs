@@ -444,6 +444,8 @@ fn every_event_shows_what_it_tells_of() {
                 assert!(machine.is_running());
             }
             SessionEvent::Update { .. } => assert!(machine.is_dispatched()),
+            SessionEvent::ApprovalAsked { request_id } => assert!(machine.approval(request_id).is_some()),
+            SessionEvent::ApprovalAnswered { .. } => assert!(machine.is_dispatched()),
             SessionEvent::Saved => {
                 assert_eq!(machine.save_error(), None);
                 assert!(machine.next_commit().is_none());

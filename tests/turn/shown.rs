@@ -515,7 +515,8 @@ fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Va
             .collect(),
         snapshots: Vec::new(),
         checkpoints: Vec::new(),
-        compactions: Vec::new(),
+        approvals: Vec::new(),
+            compactions: Vec::new(),
         settings: Default::default(),
     };
     more(&mut commit);
