@@ -313,7 +313,10 @@ impl<M: MessageData + 'static> Runtime<M> {
 
     fn open_sessions(&self) -> Vec<Rc<Session<M>>> {
         let sessions = self.sessions.borrow();
-        sessions.iter().filter_map(|(_, session)| session.upgrade()).listed()
+        sessions
+            .iter()
+            .filter_map(|(_, session)| session.upgrade())
+            .listed()
     }
 
     fn remember(&self, id: &str, session: &Rc<Session<M>>) {

@@ -37,7 +37,11 @@ impl ApprovalInbox {
         let inner = self.inner.clone();
         promised(Ok(async move {
             let pending = inner.pending_approvals().await?;
-            Ok(list(pending.iter().map(|(session, approval)| approval_to_js(session, approval))))
+            Ok(list(
+                pending
+                    .iter()
+                    .map(|(session, approval)| approval_to_js(session, approval)),
+            ))
         }))
     }
 
@@ -78,7 +82,9 @@ fn answer(given: &JsValue) -> Result<(Answer, Option<FurtherBypass>)> {
     let seconds = match seconds.as_string().as_deref() {
         Some("until-restart") => None,
         _ => {
-            let number = seconds.as_f64().filter(|seconds| *seconds > 0.0 && seconds.is_finite());
+            let number = seconds
+                .as_f64()
+                .filter(|seconds| *seconds > 0.0 && seconds.is_finite());
             let wrong = || given.wrong("bypassSeconds", "must be a number above 0, or `until-restart`");
             Some(number.ok_or_else(wrong)?)
         }
@@ -93,7 +99,11 @@ pub(super) fn result_to_js(result: &ApprovalResult) -> JsValue {
         ("outcome", JsValue::from_str(result.outcome.as_str())),
     ];
     let texts = [("note", &result.note), ("message", &result.message)];
-    members.extend(texts.into_iter().filter_map(|(name, text)| Some((name, JsValue::from_str(text.as_ref()?)))));
+    members.extend(
+        texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, JsValue::from_str(text.as_ref()?)))),
+    );
     object(&members)
 }
 
@@ -113,7 +123,10 @@ fn approval_to_js(session: &str, approval: &Approval<JsValue>) -> JsValue {
         ("toolCallId", string(&approval.call.id)),
         ("toolName", string(&approval.call.name)),
         ("arguments", copy_out(&approval.call.arguments)),
-        ("agentId", string(approval.agent_id.as_deref().unwrap_or_default())),
+        (
+            "agentId",
+            string(approval.agent_id.as_deref().unwrap_or_default()),
+        ),
         ("source", string(approval.source.as_deref().unwrap_or_default())),
         ("createdAt", iso(approval.created_at)),
         ("paths", to_js(&approval.paths)),
@@ -126,6 +139,10 @@ fn approval_to_js(session: &str, approval: &Approval<JsValue>) -> JsValue {
         ("toolCategory", &approval.category),
         ("mcpServer", &approval.mcp_server),
     ];
-    members.extend(texts.into_iter().filter_map(|(name, text)| Some((name, string(text.as_ref()?)))));
+    members.extend(
+        texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, string(text.as_ref()?)))),
+    );
     object(&members)
 }

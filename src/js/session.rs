@@ -9,8 +9,8 @@ use wasm_bindgen::{
 };
 
 use super::{
-    foreign::{Abort, Foreign, callback, text},
     approvals::{approvals_to_js, result_to_js},
+    foreign::{Abort, Foreign, callback, text},
     gate::decided_to_js,
     host::{self, calls_to_js},
     plain::{self, copy_out, field, intact, iso, json_in, list, message_in, object, to_js},
@@ -152,7 +152,10 @@ impl Session {
                 "contextBudget",
                 optional(machine.budget().map(|budget| to_js(&budget))),
             ),
-            ("pendingApprovals", approvals_to_js(machine.id(), machine.waiting_approvals())),
+            (
+                "pendingApprovals",
+                approvals_to_js(machine.id(), machine.waiting_approvals()),
+            ),
             ("skillLoads", list(loads)),
             ("title", optional(header.title.as_deref().map(JsValue::from_str))),
             ("pinned", header.pinned.into()),
@@ -399,7 +402,10 @@ impl Session {
         optional(interrupted.map(|turn| {
             object(&[
                 ("unanswered", calls_to_js(&turn.unanswered)),
-                ("pendingApprovals", list(turn.pending_approvals.iter().map(|id| JsValue::from_str(id)))),
+                (
+                    "pendingApprovals",
+                    list(turn.pending_approvals.iter().map(|id| JsValue::from_str(id))),
+                ),
             ])
         }))
     }
@@ -602,9 +608,10 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
         ]),
         SessionEvent::Update { message } => object(&[kind("update"), ("message", copy_out(message))]),
         SessionEvent::TurnEnded { report } => object(&[kind("turn-end"), ("result", report_to_js(report))]),
-        SessionEvent::ApprovalAsked { request_id } => {
-            object(&[kind("approval-requested"), ("requestId", JsValue::from_str(request_id))])
-        }
+        SessionEvent::ApprovalAsked { request_id } => object(&[
+            kind("approval-requested"),
+            ("requestId", JsValue::from_str(request_id)),
+        ]),
         SessionEvent::ApprovalAnswered { result } => {
             object(&[kind("approval-resolved"), ("result", result_to_js(result))])
         }

@@ -33,7 +33,9 @@ impl PathAccess {
 
     /// Reads the text form.
     pub fn from_text(text: &str) -> Option<Self> {
-        [PathAccess::Read, PathAccess::Write].into_iter().find(|access| access.as_str() == text)
+        [PathAccess::Read, PathAccess::Write]
+            .into_iter()
+            .find(|access| access.as_str() == text)
     }
 
     /// The column of the presets' table.

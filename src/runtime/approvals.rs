@@ -88,7 +88,9 @@ impl<M: MessageData + 'static> Session<M> {
 
     fn pending(&self, id: &str) -> Result<Approval<M>> {
         let machine = self.machine();
-        let found = machine.approval(id).filter(|it| it.status == ApprovalStatus::Pending);
+        let found = machine
+            .approval(id)
+            .filter(|it| it.status == ApprovalStatus::Pending);
         found.cloned().ok_or_else(|| approval_not_found(id))
     }
 
@@ -262,7 +264,11 @@ impl<M: MessageData + 'static> Runtime<M> {
                 pending.push((stored.session_id, approval));
             }
         }
-        pending.sort_by(|(_, a), (_, b)| a.created_at.total_cmp(&b.created_at).then_with(|| a.id.cmp(&b.id)));
+        pending.sort_by(|(_, a), (_, b)| {
+            a.created_at
+                .total_cmp(&b.created_at)
+                .then_with(|| a.id.cmp(&b.id))
+        });
         Ok(pending)
     }
 
@@ -279,7 +285,10 @@ impl<M: MessageData + 'static> Runtime<M> {
         self.check_open()?;
         // One that could not be saved yet is known here alone.
         let open = self.open_sessions();
-        if let Some(session) = open.iter().find(|session| session.machine().approval(id).is_some()) {
+        if let Some(session) = open
+            .iter()
+            .find(|session| session.machine().approval(id).is_some())
+        {
             return session.answer(id, answer, bypass).await;
         }
         let stored = self.parts.storage.approvals().await?;

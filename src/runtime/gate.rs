@@ -55,14 +55,14 @@ impl<M: MessageData + 'static> Session<M> {
         check_same_call(call, &self.machine().open_tool_calls())?;
         let mut decided = self.explain(call).await?;
         let dispatched = self.machine().is_dispatched();
-        if decided.decision.outcome == Action::Require
-            && dispatched
-            && self.machine().current_turn() == turn
+        if decided.decision.outcome == Action::Require && dispatched && self.machine().current_turn() == turn
         {
             let stamp = self.stamp();
             let new_id = self.runtime.parts.world.new_id();
             let known = self.machine().approvals().len();
-            let id = self.machine_mut().ask(call, &decided.decision, new_id.clone(), &stamp);
+            let id = self
+                .machine_mut()
+                .ask(call, &decided.decision, new_id.clone(), &stamp);
             decided.decision.request_id = Some(id.clone());
             if id == new_id || self.machine().approvals().len() != known {
                 self.save_later().await;
@@ -122,14 +122,10 @@ impl<M: MessageData + 'static> Session<M> {
         let unverified = stale.or(unread).map(|error| error.to_string());
         let host = parts.host.clone();
         let style = self.runtime.path_style();
-        let mut inquiries = self.machine().inquiries(
-            call,
-            found,
-            style,
-            self.runtime.workspace_root().as_deref(),
-            &parts.protected,
-            self.now(),
-        );
+        let (now, workspace) = (self.now(), self.runtime.workspace_root());
+        let mut inquiries =
+            self.machine()
+                .inquiries(call, found, style, workspace.as_deref(), &parts.protected, now);
         for inquiry in &mut inquiries {
             inquiry.unverified = inquiry.unverified.take().or_else(|| unverified.clone());
         }

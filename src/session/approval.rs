@@ -80,7 +80,9 @@ pub struct Approval<M> {
 
 /// An object of the members that are there.
 fn object<M: MessageData>(members: Vec<(&str, Option<M>)>) -> M {
-    let there = members.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let there = members
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
     M::object(there.listed())
 }
 
@@ -156,7 +158,10 @@ impl<M: MessageData> Approval<M> {
             paths,
             reason: body.field_text("reason")?,
             message: body.field_text("message")?,
-            status: STATUSES.iter().find(|(name, _)| *name == status).map(|(_, it)| *it)?,
+            status: STATUSES
+                .iter()
+                .find(|(name, _)| *name == status)
+                .map(|(_, it)| *it)?,
             note: body.field_text("note"),
             version: stored.version,
         })
@@ -261,7 +266,10 @@ impl<M: MessageData> Machine<M> {
         id: String,
         stamp: &Stamp,
     ) -> Approval<M> {
-        let policy = self.tool(&call.name).map(|tool| tool.policy.clone()).unwrap_or_default();
+        let policy = self
+            .tool(&call.name)
+            .map(|tool| tool.policy.clone())
+            .unwrap_or_default();
         let header = self.header();
         Approval {
             id,
@@ -344,7 +352,10 @@ impl<M: MessageData> Machine<M> {
     /// Those that wait for a person, or were approved and not begun.
     pub fn waiting_approvals(&self) -> impl Iterator<Item = &Approval<M>> {
         let waits = |approval: &&Approval<M>| {
-            matches!(approval.status, ApprovalStatus::Pending | ApprovalStatus::Approved)
+            matches!(
+                approval.status,
+                ApprovalStatus::Pending | ApprovalStatus::Approved
+            )
         };
         self.approvals().iter().filter(waits)
     }

@@ -11,8 +11,8 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
-    ApprovalStatus, ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
+    ApprovalStatus, Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting,
+    ToolCall, ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -31,8 +31,8 @@ use crate::{
     },
     skills,
     storage::{
-        AppendedMessage, ApprovalChange, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
-        StoredSession,
+        AppendedMessage, ApprovalChange, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack,
+        SessionRecord, StoredSession,
     },
 };
 
@@ -780,8 +780,13 @@ impl<M: MessageData> Machine<M> {
             None => String::new(),
         };
         let waiting = self.waiting_approvals().map(|it| it.call.id.clone()).listed();
-        let refused = self.approvals().iter().filter(|it| it.status == ApprovalStatus::Rejected);
-        let refused = refused.map(|it| (it.call.id.clone(), it.message.clone())).listed();
+        let refused = self
+            .approvals()
+            .iter()
+            .filter(|it| it.status == ApprovalStatus::Rejected);
+        let refused = refused
+            .map(|it| (it.call.id.clone(), it.message.clone()))
+            .listed();
         let mut batch = Batch::after(self);
         batch.answer(&waiting, &refused, stamp.now);
         self.turn = Some(Turn {
@@ -1021,7 +1026,9 @@ impl<M: MessageData> Machine<M> {
             return;
         }
         let base = self.lengths();
-        let over = settings.iter().any(|setting| matches!(setting, Setting::OpenTurn(None)));
+        let over = settings
+            .iter()
+            .any(|setting| matches!(setting, Setting::OpenTurn(None)));
         let answers = staged.iter().flat_map(|(_, outline)| &outline.answers);
         let answered = answers.map(|answer| answer.id.clone()).listed();
         let ended = self.end_approvals(&answered, over);

@@ -38,7 +38,9 @@ pub struct Lab {
 
 /// Nobody wants to be asked about tools that touch nothing.
 fn unasked(session: &Rc<Session<Value>>) {
-    session.bypass(BypassScope::Category("safe".to_owned()), None).unwrap();
+    session
+        .bypass(BypassScope::Category("safe".to_owned()), None)
+        .unwrap();
 }
 
 /// How names are compared in these tests.
@@ -95,12 +97,17 @@ impl Lab {
 
     /// A session with the working directory `/w`, watched.
     pub fn create(&self) -> Rc<Session<Value>> {
-        self.create_with(NewSession {
+        self.create_with(Self::options())
+    }
+
+    /// What [`Lab::create`] begins with.
+    pub fn options() -> NewSession {
+        NewSession {
             id: Some(ID.to_owned()),
             cwd: Some("/w".to_owned()),
             system_prompt: "Be brief.".to_owned(),
             ..NewSession::default()
-        })
+        }
     }
 
     /// A session with other options, watched.

@@ -12,8 +12,8 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use crate::make::{
-    self, Body, append, body, both, checkpoint, create, dispatch, empty, floats, outline, record, seen, set,
-    snapshot,
+    self, Body, append, asks, body, both, checkpoint, create, dispatch, empty, floats, outline, record, seen,
+    set, snapshot,
 };
 
 /// A kind of storage to try, with records of its own.
@@ -127,6 +127,7 @@ pub async fn the_first_commit_creates_the_session_with_everything_in_it<P: Place
         sizes,
         [
             ("approval_rules", 0),
+            ("approvals", 0),
             ("chat_sessions", 1),
             ("commits", 1),
             ("compactions", 1),
@@ -556,6 +557,7 @@ pub async fn deleting_removes_one_session_and_nothing_else<P: Place>() {
     let ids = ["s", "s1", "s-", "S", "r", "t", "s0000"];
     for id in ids {
         commit(&storage.session(id), dispatch(id, "op-0")).await;
+        commit(&storage.session(id), asks(id, "op-1", "r", Some(0))).await;
     }
     storage
         .shared()

@@ -10,7 +10,7 @@ use runcontext::{
     context::{CompactionCheckpoint, LoadedSkill, Placement, RuntimeContextSnapshot},
     message::{Call, MessageIndex, MessageOutline, Role},
     prompt::{Changes, Checkpoint},
-    storage::{AppendedMessage, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord},
+    storage::{AppendedMessage, ApprovalChange, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord},
 };
 use serde_json::{Value, json};
 
@@ -150,6 +150,18 @@ pub fn empty(session: &str, operation: &str) -> Commit<Body> {
 pub fn create(session: &str, operation: &str) -> Commit<Body> {
     Commit {
         create: Some(record(session, "/work")),
+        ..empty(session, operation)
+    }
+}
+
+/// Asks a person, or changes what was asked; `expected` is the version that it builds on.
+pub fn asks(session: &str, operation: &str, request: &str, expected: Option<u64>) -> Commit<Body> {
+    Commit {
+        approvals: vec![ApprovalChange {
+            id: request.to_owned(),
+            expected,
+            body: Some(body_of(json!({ "asked": operation }))),
+        }],
         ..empty(session, operation)
     }
 }

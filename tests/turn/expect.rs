@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use runcontext::{
+    permissions::Action,
     runtime::{PromptOptions, Session, Turn, TurnReport},
-    session::Outcome,
+    session::{Outcome, ToolCall},
 };
 use serde_json::{Value, json};
 
@@ -245,6 +246,19 @@ pub fn long_turn_after(commits: usize) -> Expected {
 /// The number of commits of the long turn, the session's first included.
 pub const LONG_TURN_COMMITS: usize = 6;
 
+/// The gate allows these calls of the tool `add`.
+pub async fn allow(session: &Rc<Session<Value>>, ids: &[&str]) {
+    for id in ids {
+        let call = ToolCall {
+            id: (*id).to_owned(),
+            name: "add".to_owned(),
+            arguments: json!({}),
+        };
+        let decided = session.gate(&call).await.unwrap();
+        assert_eq!(decided.decision.outcome, Action::Allow);
+    }
+}
+
 /// Runs the long turn.
 pub fn long_turn(lab: &Lab, session: &Rc<Session<Value>>, way: Way) -> TurnReport {
     lab.world.at(2_000.0);
@@ -257,6 +271,7 @@ pub fn long_turn(lab: &Lab, session: &Rc<Session<Value>>, way: Way) -> TurnRepor
             let turn = dispatched(session, "add one and two").await;
             let message = incoming(two_calls());
             turn.append(vec![message]).await.unwrap();
+            allow(session, &["c1", "c2"]).await;
             let results = ["c1", "c2"].map(|id| incoming(answered(id, "add done", 2_000).0));
             turn.append(results.to_vec()).await.unwrap();
             turn.request().unwrap();

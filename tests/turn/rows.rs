@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{
-        BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, Way, answered, called_twice, cut_off,
-        dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn, long_turn_after, said,
-        two_calls, typed,
+        BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, Way, allow, answered, called_twice,
+        cut_off, dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn,
+        long_turn_after, said, two_calls, typed,
     },
     lab::{ID, Lab, Step, calls, incoming, refused, says},
 };
@@ -449,9 +449,12 @@ fn a_tool_that_throws_gives_an_error_result_and_the_turn_goes_on() {
 }
 
 #[test]
-fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one() {
+fn where_nobody_can_be_asked_what_would_be_asked_about_is_refused_and_so_is_an_unknown_tool() {
     let lab = Lab::empty();
-    let session = lab.create();
+    let session = lab.create_with(runcontext::session::NewSession {
+        headless: true,
+        ..Lab::options()
+    });
     lab.world.at(2_000.0);
     let message = calls(&[("c1", "write_file", json!({})), ("c2", "fly", json!({}))]);
     lab.model.answers(message.clone()).answers(says("three"));
@@ -463,7 +466,7 @@ fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one()
         "role": "assistant", "calls": [{ "id": "c1", "name": "write_file" }, { "id": "c2", "name": "fly" }],
         "textLen": 0, "tokens": 31
     });
-    let refusal = "the tool `write_file` is not allowed here: only tools declared with access `none` can run";
+    let refusal = "`write_file` is denied: nobody can be asked";
     let messages = vec![
         (message, outline),
         failed("c1", "write_file", refusal, 2_000),
@@ -471,7 +474,13 @@ fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one()
         said("three"),
     ];
     let expected = after_one_turn(messages, 6, "success", json!(null));
-    assert_eq!(lab.stored(), expected.stored());
+    let mut expected = expected.stored();
+    let session = expected
+        .get_mut("chat_sessions")
+        .and_then(|all| all.get_mut("\"s1\""))
+        .unwrap();
+    session["settings"]["headless"] = json!(true);
+    assert_eq!(lab.stored(), expected);
 }
 
 #[test]
@@ -627,6 +636,7 @@ fn an_answer_while_calls_are_open_first_gets_them_interrupted_results() {
     lab.run(async {
         let turn = dispatched(&session, "add one and two").await;
         turn.append(vec![incoming(two_calls())]).await.unwrap();
+        allow(&session, &["c2"]).await;
         turn.append(vec![
             incoming(answered("c2", "add done", 2_000).0),
             incoming(says("three")),

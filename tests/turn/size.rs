@@ -64,7 +64,7 @@ fn in_a_session_of_twenty_thousand_messages_a_commit_holds_what_is_new() {
         snapshots: Vec::new(),
         checkpoints: Vec::new(),
         approvals: Vec::new(),
-            compactions: Vec::new(),
+        compactions: Vec::new(),
         settings: Default::default(),
     };
     let stored = lab.storage.memory.session(ID);
