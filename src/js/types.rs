@@ -61,6 +61,25 @@ export interface ModelClient {
     ): Promise<Message>;
 }
 
+/** What a path is in truth, or why that cannot be said. */
+export type ResolvedPath = { canonical: string } | { unresolved: string };
+
+/** Where tools work. `runcontext/hosts/node`, `runcontext/hosts/opfs` and `runcontext/hosts/virtual` make some. */
+export interface Host {
+    /** The working directory of sessions that name none; absolute. */
+    cwd: string;
+    /** By default `cwd`. */
+    workspaceRoot?: string;
+    /** The user's data directory, for project contexts. */
+    dataDir?: string;
+    pathStyle?: "posix" | "windows";
+    /**
+     * Real, absolute paths: `..` and links are resolved, and a path that does not exist yet is its nearest existing
+     * ancestor, resolved, plus the rest. One answer per path, in their order. Relative paths are relative to `base`.
+     */
+    resolvePaths(base: string, paths: string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
+}
+
 /** How a runtime is opened. Everything is optional. */
 export interface RuntimeOptions {
     /** Where sessions are kept. By default IndexedDB where there is one, else memory, said in `storageInfo`. */
