@@ -61,9 +61,7 @@ async function resolve(style, base, path) {
         if (style === posix && missing.some((name) => Buffer.byteLength(name) > LONGEST_NAME)) {
             return { unresolved: reason.TOO_LONG };
         }
-        const above = await realName(place.last.at);
-        const between = missing.length === 0 || above.endsWith(style.separator) ? '' : style.separator;
-        return { canonical: above + between + missing.join(style.separator) };
+        return { canonical: below(style, await realName(place.last.at), missing) };
     } catch (error) {
         const known = REASONS[/** @type {NodeJS.ErrnoException} */ (error).code ?? ''];
         return known === undefined ? failure(error) : { unresolved: known };
@@ -88,7 +86,7 @@ const REASONS = Object.assign(Object.create(null), {
  * @returns {Promise<import('./walk.js').Entry<string> | undefined>}
  */
 async function look(style, { at, name }) {
-    const place = at === undefined ? name : at + (at.endsWith(style.separator) ? '' : style.separator) + name;
+    const place = at === undefined ? name : below(style, at, [name]);
     const found = await ifThere(lstat(place));
     if (found === undefined) return undefined;
     if (!found.isSymbolicLink()) return { kind: found.isDirectory() ? 'directory' : 'file', at: place };
@@ -98,6 +96,10 @@ async function look(style, { at, name }) {
     }
     return { kind: 'link', target: decoded(await readlink(place, { encoding: 'buffer' })) };
 }
+
+/** Only a root ends with a separator. @param {import('./styles.js').Style} style @param {string} at @param {string[]} names */
+const below = (style, at, names) =>
+    format(style, names.length === 0 || at.endsWith(style.separator) ? at : at + style.separator, names);
 
 /** The system's own answer. Not that of `fs.realpath`, which takes `..` out before it looks for links. @param {string} path */
 const realName = async (path) => decoded(await realpath(path, { encoding: 'buffer' }));

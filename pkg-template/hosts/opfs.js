@@ -13,7 +13,7 @@ import { followLater } from './walk.js';
  */
 export function opfsHost(options) {
     const { root, cwd = '/', workspaceRoot } = /** @type {any} */ (given(options, ['root', 'cwd', 'workspaceRoot']));
-    if (root !== undefined && (root.kind !== 'directory' || typeof root.getDirectoryHandle !== 'function')) {
+    if (root !== undefined && typeof root.getDirectoryHandle !== 'function') {
         throw invalid('options.root', 'must be the handle of a directory');
     }
     /** @type {import('./opfs.js').OpfsHost} */

@@ -44,9 +44,9 @@ export class Directory {
         return this.#entries.get(this.#key(name));
     }
 
-    /** What was there keeps its spelling. @param {string} name @param {Node} node */
+    /** @param {string} name @param {Node} node */
     set(name, node) {
-        this.#entries.set(this.#key(name), { name: this.get(name)?.name ?? name, node });
+        this.#entries.set(this.#key(name), { name, node });
     }
 
     /** Whether there was one. @param {string} name */
@@ -106,7 +106,7 @@ function directoryOf(tree, field, style, caseSensitive, depth) {
 function isName(style, name) {
     if (name === '.' || name === '..' || problemOf(name) !== undefined) return false;
     const written = style.parse(name);
-    return 'names' in written && written.root === undefined && written.names[0] === name && written.names.length === 1;
+    return 'names' in written && written.root === undefined && written.names[0] === name;
 }
 
 /** The file or the link that a value stands for; bytes are copied. @param {unknown} value */

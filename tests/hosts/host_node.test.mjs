@@ -39,6 +39,7 @@ before(async () => {
         'fresh-above': '../outside/gone/../other',
         loop: 'loop-back',
         'loop-back': 'loop',
+        marked: '\ufeffgone',
         self: 'self',
         'self-inside': 'self-inside/x',
     };
@@ -113,6 +114,7 @@ test('a link to what does not exist yet leads there, never to its own place', ()
         'to-folder/../fresh': 'outside/not-yet.txt',
         'new/../fresh': 'outside/not-yet.txt',
         'fresh/': 'outside/not-yet.txt',
+        marked: 'ws/\ufeffgone',
     }));
 
 test('loops of links are unresolved, wherever they are met', async () => {
