@@ -23,7 +23,7 @@ before(async () => {
     top = realpathSync(mkdtempSync(path.join(os.tmpdir(), 'runcontext-alike-')));
 });
 after(async () => {
-    rmSync(top, { recursive: true, force: true });
+    if (top !== undefined) rmSync(top, { recursive: true, force: true });
     await project?.remove();
 });
 

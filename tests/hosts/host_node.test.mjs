@@ -47,7 +47,7 @@ before(async () => {
     host = nodeHost({ cwd: `${top}/ws` });
 });
 after(async () => {
-    await rm(top, { recursive: true, force: true });
+    if (top !== undefined) await rm(top, { recursive: true, force: true });
     await project?.remove();
 });
 
