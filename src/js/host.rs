@@ -316,7 +316,7 @@ impl JsHost {
     pub(super) fn new(host: &Foreign) -> Result<Option<Self>> {
         let style = host.get("pathStyle")?.unwrap_or(JsValue::NULL);
         let style = Option::from_json(&plain::json_in(&style, "pathStyle")?, &host.path("pathStyle"))?;
-        let workspace_root = host.text("workspaceRoot")?;
+        let workspace_root = host.text("workspaceRoot")?.or(host.text("cwd")?);
         Ok(host.method("resolvePaths")?.map(|resolve| Self {
             host: host.clone(),
             resolve,

@@ -60,7 +60,8 @@ function set(object, name, value) {
     }
 }
 
-function member(path, key) {
+/** The path of a member. */
+export function member(path, key) {
     if (!/^[A-Za-z_$][\w$]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
     return path === '' ? key : `${path}.${key}`;
 }

@@ -161,19 +161,21 @@ export interface ModelClient {
     ): Promise<Message>;
 }
 
-/** The host's file system, as far as paths go. */
+/** Where tools work. `runcontext/hosts/node`, `runcontext/hosts/opfs` and `runcontext/hosts/virtual` make some. */
 export interface Host {
-    /** The working directory of sessions that name none, absolute. */
+    /** The working directory of sessions that name none; absolute. */
     cwd: string;
-    /** By default the session's working directory. */
+    /** By default `cwd`. */
     workspaceRoot?: string;
-    /** By default `posix`. */
+    /** The user's data directory, for project contexts. */
+    dataDir?: string;
     pathStyle?: "posix" | "windows";
     /**
-     * Where paths really lead, `..` and links resolved; for one that does not exist yet, its nearest existing ancestor and the
-     * rest. One answer per path, in order. Relative paths are relative to `base`. Asked once for each decision.
+     * Real, absolute paths: `..` and links are resolved, and a path that does not exist yet is its nearest existing
+     * ancestor, resolved, plus the rest. One answer per path, in their order. Relative paths are relative to `base`.
+     * Asked once for each decision; without it no path is known, and no call with one is allowed.
      */
-    resolvePaths?(base: string, paths: readonly string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
+    resolvePaths?(base: string, paths: string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
 }
 
 /** How a runtime is opened. Everything is optional. */

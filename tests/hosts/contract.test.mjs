@@ -13,8 +13,8 @@ const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
     BudgetParts, CompactionCheckpoint, Content, ContextBudget, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
-    FieldValue, InstructionFile, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
-    Outcome, ParsedSkill, PermissionPreset, Placement, PromptOptions, RequestReport, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
+    FieldValue, Host, InstructionFile, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
+    Outcome, ParsedSkill, PermissionPreset, Placement, PromptOptions, RequestReport, ResolvedPath, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillInfo,
     SkillLoad, SkillRevision, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TurnResult,
     UserMessage, UserTurn,
@@ -47,8 +47,10 @@ const tool: Tool = {
     name: 'look', description: 'Looks.', parameters: { type: 'object' }, access: 'none',
     async execute(args: { at: string }, context) { void (context.signal satisfies AbortSignal); return args.at + context.workingDirectory; },
 };
+const resolved: ResolvedPath[] = [{ canonical: '/w/a' }, { unresolved: 'why' }];
+const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: 'posix', resolvePaths: (base, paths) => (base === paths[0] ? [] : resolved) };
 const options: RuntimeOptions = {
-    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host: { cwd: '/w' }, tools: [tool], model, now: () => Date.now(), strict: false,
+    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool], model, now: () => Date.now(), strict: false,
 };
 
 export async function use(): Promise<void> {
