@@ -8,6 +8,7 @@ mod foreign;
 mod gate;
 mod host;
 pub(crate) mod json;
+mod permissions;
 pub(crate) mod plain;
 mod pure;
 mod runtime;
@@ -19,6 +20,7 @@ use std::future::Future;
 
 pub use error::RunContextError;
 pub use gate::*;
+pub use permissions::PermissionStore;
 pub use pure::*;
 pub use runtime::{Runtime, SkillCatalog};
 pub use session::Session;

@@ -5,9 +5,11 @@ mod bypass;
 mod decision;
 mod gate;
 mod input;
+mod lint;
 mod policy;
 mod preset;
 mod rule;
+mod store;
 mod text;
 mod tool;
 
@@ -15,9 +17,12 @@ pub use bypass::{Bypass, BypassScope};
 pub use decision::{DecidedPath, Decision, Reason, TraceStep};
 pub use gate::{Circumstances, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule};
 pub use input::{DecideInput, PROTECTED_NAMES, protected_names};
+pub use lint::LintFinding;
 pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};
 pub use rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
+pub use store::PermissionGroup;
+pub(crate) use store::{RowChange, Rows, users_of};
 pub use text::permissions_text;
 pub use tool::{
     ExtractedPath, GateCall, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted,

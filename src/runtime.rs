@@ -4,6 +4,7 @@
 //! traits here. No `RefCell` borrow is held while foreign code runs.
 
 mod driver;
+mod permissions;
 mod session;
 mod signal;
 mod turn;
@@ -20,15 +21,18 @@ use crate::{
     Error, ErrorCode, Result,
     list::Listed,
     message::MessageData,
+    paths::Fold,
+    permissions::Policy,
     session::{
         Exclusive, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
         ToolCall, ToolDeclaration,
     },
     skills::{Catalog, SkillEntry},
-    storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
+    storage::{ListFilter, LocalFuture, SessionRecord, SharedChange, Storage, StorageInfo, keys},
     untyped::{self, FromJson},
 };
 
+pub use permissions::PermissionStore;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
 pub use turn::Turn;
@@ -84,6 +88,10 @@ pub struct Parts<M> {
     pub declarations: Vec<ToolDeclaration<M>>,
     /// Whether results of calls that were not allowed are refused.
     pub strict: bool,
+    /// How names are compared.
+    pub fold: Fold,
+    /// Names that are closed below the roots, folded.
+    pub protected: Vec<String>,
 }
 
 impl<M> fmt::Debug for Parts<M> {
@@ -122,6 +130,8 @@ pub enum RuntimeEvent {
     SessionDeleted(String),
     /// The skills to choose from changed.
     SkillsChanged,
+    /// Permission groups or rules changed, here or elsewhere.
+    PermissionsChanged,
 }
 
 /// Takes events; an error is collected, never passed on.
@@ -135,7 +145,8 @@ pub struct Runtime<M> {
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
     held: RefCell<Vec<Rc<Session<M>>>>,
-    listeners: Listeners<RuntimeEvent>,
+    listeners: Rc<Listeners<RuntimeEvent>>,
+    permissions: PermissionStore,
     closed: Cell<bool>,
 }
 
@@ -147,9 +158,6 @@ impl<M> fmt::Debug for Runtime<M> {
     }
 }
 
-/// The name of the shared store that holds skills.
-const SKILLS: &str = "skills";
-
 impl<M: MessageData + 'static> Runtime<M> {
     /// Opens a runtime on a storage, and reads the skills that it keeps.
     ///
@@ -157,7 +165,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Those of the storage.
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
-        for (key, value) in parts.storage.shared().list(SKILLS).await? {
+        for (key, value) in parts.storage.shared().list(keys::SKILLS).await? {
             let skill = StoredSkill::from_json(&value, "skill").map_err(|cause| {
                 let text = format!("the stored skill `{key}` cannot be read: {cause}");
                 Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
@@ -168,13 +176,21 @@ impl<M: MessageData + 'static> Runtime<M> {
             tools: parts.declarations.clone().into(),
             strict: parts.strict,
         };
+        let listeners = Rc::new(Listeners::default());
+        let permissions = PermissionStore::new(
+            parts.storage.shared(),
+            parts.fold,
+            &parts.protected,
+            listeners.clone(),
+        );
         Ok(Rc::new(Self {
             parts,
             surroundings,
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
             held: RefCell::default(),
-            listeners: Listeners::default(),
+            listeners,
+            permissions,
             closed: Cell::new(false),
         }))
     }
@@ -352,11 +368,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             ("location", &skill.location),
             ("content", &skill.content),
         ]);
-        self.parts
-            .storage
-            .shared()
-            .write(SKILLS, vec![(entry.id.clone(), Some(value))])
-            .await?;
+        self.write_skill(&entry.id, Some(value)).await?;
         self.catalog.borrow_mut().add(entry.clone());
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(entry)
@@ -371,14 +383,37 @@ impl<M: MessageData + 'static> Runtime<M> {
         if self.catalog.borrow().get(id).is_none() {
             return Err(Error::new(ErrorCode::NotFound, format!("there is no skill `{id}`")).with("id", id));
         }
-        self.parts
-            .storage
-            .shared()
-            .write(SKILLS, vec![(id.to_owned(), None)])
-            .await?;
+        self.write_skill(id, None).await?;
         self.catalog.borrow_mut().remove(id);
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(())
+    }
+
+    async fn write_skill(&self, id: &str, value: Option<Value>) -> Result<()> {
+        let change = SharedChange {
+            store: keys::SKILLS,
+            key: id.to_owned(),
+            value,
+        };
+        self.parts
+            .storage
+            .shared()
+            .write(vec![change], None)
+            .await
+            .map(drop)
+    }
+
+    /// Permission groups and rules.
+    pub fn permissions(&self) -> &PermissionStore {
+        &self.permissions
+    }
+
+    /// The rules in force: they are read again only where somebody changed them.
+    ///
+    /// # Errors
+    /// Those of the storage, and `storage_failed` where a record cannot be read.
+    pub async fn policy(&self) -> Result<Rc<Policy>> {
+        self.permissions.policy().await
     }
 
     /// The skills to choose from, in catalogue order.

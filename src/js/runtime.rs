@@ -11,13 +11,15 @@ use wasm_bindgen::{
 use super::{
     foreign::{Foreign, callback, optional_text, text},
     host::{self, JsModel, JsTools, JsWorld},
-    plain::{self, list, object, to_js},
+    permissions::PermissionStore,
+    plain::{self, fold, list, object, to_js},
     promised,
     session::Session,
 };
 use crate::{
     Error, ErrorCode, Result,
     message::MessageView,
+    permissions::protected_names,
     runtime::{self, Parts, RuntimeEvent},
     session::NewSession,
     skills::SkillEntry,
@@ -207,6 +209,12 @@ impl Runtime {
         }
     }
 
+    /// Permission groups and approval rules.
+    #[wasm_bindgen(getter)]
+    pub fn permissions(&self) -> PermissionStore {
+        PermissionStore::new(self.inner.clone())
+    }
+
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
     #[wasm_bindgen(unchecked_return_type = "() => void")]
     pub fn subscribe(
@@ -271,6 +279,7 @@ impl Runtime {
         };
         let now = options.method("now")?;
         let strict = options.flag("strict")?.unwrap_or(true);
+        let protected = protected_names(None, fold)?;
         let parts = move |storage| Parts {
             storage,
             world: Rc::new(JsWorld { now }),
@@ -278,6 +287,8 @@ impl Runtime {
             declarations: tools.declarations(),
             tools: Rc::new(tools),
             strict,
+            fold,
+            protected,
         };
         Ok((place, Box::new(parts), default_cwd))
     }
@@ -353,6 +364,7 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
         RuntimeEvent::SessionCreated(id) => ("session-created", Some(id)),
         RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(id)),
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
+        RuntimeEvent::PermissionsChanged => ("permissions-changed", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
     if let Some(id) = id {

@@ -62,6 +62,8 @@ impl Lab {
             tools: tools.clone(),
             declarations: vec![declaration("add", true), declaration("write_file", false)],
             strict,
+            fold: |name| name.to_lowercase(),
+            protected: vec!["secrets".to_owned()],
         };
         let runtime = run(&world, Runtime::open(parts)).unwrap();
         Self {

@@ -226,6 +226,8 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
         tools: Rc::new(Toolbox::default()),
         declarations: Vec::new(),
         strict: true,
+        fold: |name| name.to_lowercase(),
+        protected: Vec::new(),
     };
     let runtime = run(&world, Runtime::open(parts)).unwrap();
     let session = run(&world, runtime.create_session(NewSession::default())).unwrap();
