@@ -183,6 +183,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             &parts.protected,
             listeners.clone(),
         );
+        // Where it fails it is tried again when somebody asks, and said then: conversations can be read all the same.
+        permissions.refresh().await.ok();
         Ok(Rc::new(Self {
             parts,
             surroundings,

@@ -209,7 +209,7 @@ impl PermissionStore {
     }
 
     /// Reads again what somebody else changed, and seeds the group `default` where there is none.
-    async fn refresh(&self) -> Result<()> {
+    pub(super) async fn refresh(&self) -> Result<()> {
         for _ in 0..PATIENCE {
             let version = self.storage.policy_version().await?;
             if self
