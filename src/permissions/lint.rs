@@ -60,7 +60,10 @@ impl Policy {
                 let others = chain.iter().zip(&forms).take(place);
                 others.filter(|((_, other), _)| group.is_some() || other.group_id == rule.group_id)
             };
-            let conflict = before().find(|((_, other), _)| check_catch_all(rule, [*other]).is_err());
+            let conflict = rule
+                .is_catch_all()
+                .then(|| before().find(|((_, other), _)| check_catch_all(rule, [*other]).is_err()));
+            let conflict = conflict.flatten();
             // A locked rule counts wherever it stands.
             let shadow = forms.get(place).filter(|_| !rule.locked).and_then(|own| {
                 before().find(|(_, other)| other.iter().zip(own).all(|(other, own)| other.covers(self, own)))

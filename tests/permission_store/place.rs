@@ -38,6 +38,7 @@ pub trait Place: Sized {
         let around = Rc::new(Around {
             inner: self.connect().await,
             before_write: RefCell::default(),
+            before_rules: RefCell::default(),
             broken: Cell::new(false),
             lists: Cell::new(0),
         });
@@ -59,6 +60,8 @@ pub trait Place: Sized {
 pub struct Around {
     pub inner: Rc<dyn Storage<Body>>,
     before_write: RefCell<Vec<Vec<SharedChange>>>,
+    /// Somebody else writes this just before the runtime reads rules.
+    pub before_rules: RefCell<Vec<SharedChange>>,
     pub broken: Cell<bool>,
     /// How often rules were read.
     pub lists: Cell<usize>,
@@ -143,6 +146,8 @@ impl SharedStorage for WatchedShared {
         Box::pin(async move {
             if store == "approval_rules" {
                 self.0.lists.set(self.0.lists.get() + 1);
+                let first = self.0.before_rules.take();
+                self.0.write(first).await;
             }
             self.ready().await?.list(&store).await
         })

@@ -32,6 +32,7 @@ macro_rules! suite {
             a_group_that_a_run_context_names_is_in_use
             a_rule_that_is_added_while_somebody_else_writes_gets_the_next_id
             a_row_that_somebody_else_removed_at_the_same_time_is_a_conflict
+            groups_and_rules_are_read_as_they_were_at_one_time
             two_runtimes_that_add_side_by_side_lose_nothing
             what_cannot_be_read_is_an_error_and_not_an_empty_policy
             a_runtime_tells_of_changes_here_and_elsewhere
@@ -648,6 +649,24 @@ pub async fn a_row_that_somebody_else_removed_at_the_same_time_is_a_conflict<P: 
         (rule.tool_pattern.as_str(), rule.note.as_deref()),
         ("theirs", Some("ours"))
     );
+}
+
+pub async fn groups_and_rules_are_read_as_they_were_at_one_time<P: Place>() {
+    let place = P::empty();
+    let ((one, _), (two, around)) = (place.open().await, place.open().await);
+    let group = json!({ "id": "g", "name": "G" });
+    one.permissions().create_group(&group).await.unwrap();
+    let deny = json!({ "tool_pattern": "*", "action": "deny", "group_id": "g" });
+    one.permissions().add_rule(&deny).await.unwrap();
+    // Without its rule the group would leave everything to `default`.
+    let gone = vec![
+        change("tool_permission_groups", "g", None),
+        change("approval_rules", "5", None),
+    ];
+    around.before_rules.replace(gone);
+    let policy = two.policy().await.unwrap();
+    assert!(!policy.has_group("g"));
+    assert_eq!(policy.rules().len(), 4);
 }
 
 pub async fn two_runtimes_that_add_side_by_side_lose_nothing<P: Place>() {
