@@ -6,9 +6,11 @@ mod decision;
 mod digest;
 mod gate;
 mod input;
+mod lint;
 mod policy;
 mod preset;
 mod rule;
+mod store;
 mod text;
 mod tool;
 
@@ -19,9 +21,12 @@ pub use gate::{
     Circumstances, Inquiry, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule,
 };
 pub use input::{DecideInput, PROTECTED_NAMES, protected_names};
+pub use lint::LintFinding;
 pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};
 pub use rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
+pub use store::PermissionGroup;
+pub(crate) use store::{RowChange, Rows, users_of};
 pub use text::permissions_text;
 pub use tool::{
     ExtractedPath, GateCall, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted,

@@ -6,6 +6,7 @@
 mod approvals;
 mod driver;
 mod gate;
+mod permissions;
 mod session;
 mod signal;
 mod turn;
@@ -29,12 +30,13 @@ use crate::{
         ToolCall, ToolDeclaration,
     },
     skills::{Catalog, SkillEntry},
-    storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
+    storage::{ListFilter, LocalFuture, SessionRecord, SharedChange, Storage, StorageInfo, keys},
     untyped::{self, FromJson},
 };
 
 pub use approvals::{Answer, ApprovalOutcome, ApprovalResult, FurtherBypass};
 pub use gate::Decided;
+pub use permissions::PermissionStore;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
 pub use turn::Turn;
@@ -121,14 +123,14 @@ pub struct Parts<M> {
     pub tools: Rc<dyn Tools<M>>,
     /// Answers where paths lead; without one no path is known.
     pub host: Option<Rc<dyn Host>>,
-    /// How names are compared where a difference must not open anything.
-    pub fold: Fold,
-    /// Names that are closed below the roots, folded.
-    pub protected: Vec<String>,
     /// What the model is told of the tools.
     pub declarations: Vec<ToolDeclaration<M>>,
     /// Whether results of calls that were not allowed are refused.
     pub strict: bool,
+    /// How names are compared.
+    pub fold: Fold,
+    /// Names that are closed below the roots, folded.
+    pub protected: Vec<String>,
 }
 
 impl<M> fmt::Debug for Parts<M> {
@@ -167,6 +169,8 @@ pub enum RuntimeEvent {
     SessionDeleted(String),
     /// The skills to choose from changed.
     SkillsChanged,
+    /// Permission groups or rules changed, here or elsewhere.
+    PermissionsChanged,
 }
 
 /// Takes events; an error is collected, never passed on.
@@ -181,7 +185,8 @@ pub struct Runtime<M> {
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
     held: RefCell<Vec<Rc<Session<M>>>>,
-    listeners: Listeners<RuntimeEvent>,
+    listeners: Rc<Listeners<RuntimeEvent>>,
+    permissions: PermissionStore,
     closed: Cell<bool>,
 }
 
@@ -193,9 +198,6 @@ impl<M> fmt::Debug for Runtime<M> {
     }
 }
 
-/// The name of the shared store that holds skills.
-const SKILLS: &str = "skills";
-
 impl<M: MessageData + 'static> Runtime<M> {
     /// Opens a runtime on a storage, and reads the skills that it keeps.
     ///
@@ -203,7 +205,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Those of the storage.
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
-        for (key, value) in parts.storage.shared().list(SKILLS).await? {
+        for (key, value) in parts.storage.shared().list(keys::SKILLS).await? {
             // One that cannot be read is listed as a skill that is not valid: all others stay usable.
             let (scope, location) = key.split_once(':').unwrap_or(("unknown", &key));
             let entry = StoredSkill::from_json(&value, "skill")
@@ -215,7 +217,18 @@ impl<M: MessageData + 'static> Runtime<M> {
             tools: parts.declarations.clone().into(),
             strict: parts.strict,
         };
-        let policy = Rc::new(Policy::compile(Vec::new(), None, parts.fold)?);
+        let listeners = Rc::new(Listeners::default());
+        let permissions = PermissionStore::new(
+            parts.storage.shared(),
+            parts.fold,
+            &parts.protected,
+            listeners.clone(),
+        );
+        // Where it fails it is tried again when somebody asks, and said then: conversations can be read all the same.
+        let policy = match permissions.policy().await {
+            Ok(policy) => policy,
+            Err(_) => Rc::new(Policy::compile(Vec::new(), None, parts.fold)?),
+        };
         Ok(Rc::new(Self {
             parts,
             policy: RefCell::new(policy),
@@ -223,7 +236,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
             held: RefCell::default(),
-            listeners: Listeners::default(),
+            listeners,
+            permissions,
             closed: Cell::new(false),
         }))
     }
@@ -423,11 +437,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             ("location", &skill.location),
             ("content", &skill.content),
         ]);
-        self.parts
-            .storage
-            .shared()
-            .write(SKILLS, vec![(entry.id.clone(), Some(value))])
-            .await?;
+        self.write_skill(&entry.id, Some(value)).await?;
         self.catalog.borrow_mut().add(entry.clone());
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(entry)
@@ -443,14 +453,37 @@ impl<M: MessageData + 'static> Runtime<M> {
             let text = format!("there is no skill `{id}`; list them with `skills.list()`");
             return Err(Error::new(ErrorCode::NotFound, text).with("id", id));
         }
-        self.parts
-            .storage
-            .shared()
-            .write(SKILLS, vec![(id.to_owned(), None)])
-            .await?;
+        self.write_skill(id, None).await?;
         self.catalog.borrow_mut().remove(id);
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(())
+    }
+
+    async fn write_skill(&self, id: &str, value: Option<Value>) -> Result<()> {
+        let change = SharedChange {
+            store: keys::SKILLS,
+            key: id.to_owned(),
+            value,
+        };
+        self.parts
+            .storage
+            .shared()
+            .write(vec![change], None)
+            .await
+            .map(drop)
+    }
+
+    /// Permission groups and rules.
+    pub fn permissions(&self) -> &PermissionStore {
+        &self.permissions
+    }
+
+    /// The rules in force: they are read again only where somebody changed them.
+    ///
+    /// # Errors
+    /// Those of the storage, and `storage_failed` where a record cannot be read.
+    pub async fn policy(&self) -> Result<Rc<Policy>> {
+        self.permissions.policy().await
     }
 
     /// The skills to choose from, in catalogue order.

@@ -222,12 +222,38 @@ pub trait SessionStorage<M> {
     fn delete(&self) -> LocalFuture<'_, Result<()>>;
 }
 
+/// A record that is written, or with no value removed, among those that sessions share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedChange {
+    /// One of [`keys::SHARED`].
+    pub store: &'static str,
+    /// Its key.
+    pub key: String,
+    /// What it becomes.
+    pub value: Option<Value>,
+}
+
+/// What became of a write to what sessions share, with the policy version after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedWrite {
+    /// Written, durably.
+    Applied(u64),
+    /// Somebody else changed a policy store first; nothing was done.
+    Conflict(u64),
+}
+
 /// What sessions share.
 pub trait SharedStorage {
+    /// How often one of [`keys::OF_POLICY`] was written.
+    fn policy_version(&self) -> LocalFuture<'_, Result<u64>>;
     /// All values of a store by key, in key order.
     fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>>;
-    /// Writes (or with `None` removes) values of one store, all or nothing.
-    fn write(&self, store: &str, changes: Vec<(String, Option<Value>)>) -> LocalFuture<'_, Result<()>>;
+    /// Changes values of any of the stores, all or nothing; with an expected policy version only where it is still that.
+    fn write(
+        &self,
+        changes: Vec<SharedChange>,
+        expected_policy_version: Option<u64>,
+    ) -> LocalFuture<'_, Result<SharedWrite>>;
 }
 
 /// Which sessions to list.
@@ -302,6 +328,13 @@ fn damaged(session: &str, what: &str) -> Error {
 fn taken(store: &str, position: u32) -> Error {
     let message = format!("position {position} of `{store}` is taken; nothing was saved");
     Error::new(ErrorCode::StorageFailed, message)
+}
+
+/// Whether these changes raise the policy version.
+fn raises_version(changes: &[SharedChange]) -> bool {
+    changes
+        .iter()
+        .any(|change| keys::OF_POLICY.contains(&change.store))
 }
 
 fn known_store(store: &str) -> Result<()> {

@@ -164,6 +164,12 @@ impl Policy {
     ) -> Result<JsValue> {
         self.answer(&input_in(&input)?)
     }
+
+    /// What is odd about the rules, group by group.
+    #[wasm_bindgen(unchecked_return_type = "LintFinding[]")]
+    pub fn lint(&self) -> JsValue {
+        to_js(&self.policy.lint(None))
+    }
 }
 
 /// Compiles rules, for many decisions. The groups that exist are `default` and those of the rules.

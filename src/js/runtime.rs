@@ -12,7 +12,8 @@ use super::{
     approvals::ApprovalInbox,
     foreign::{Foreign, callback, optional_text, text},
     host::{self, JsHost, JsModel, JsTools, JsWorld},
-    plain::{self, list, object, to_js},
+    permissions::PermissionStore,
+    plain::{self, fold, list, object, to_js},
     promised,
     session::Session,
 };
@@ -215,6 +216,12 @@ impl Runtime {
         ApprovalInbox::new(self.inner.clone())
     }
 
+    /// Permission groups and approval rules.
+    #[wasm_bindgen(getter)]
+    pub fn permissions(&self) -> PermissionStore {
+        PermissionStore::new(self.inner.clone())
+    }
+
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
     #[wasm_bindgen(unchecked_return_type = "() => void")]
     pub fn subscribe(
@@ -263,7 +270,7 @@ impl Runtime {
         };
         let names = plain::json_in(&options.get_as_is("protectedNames")?, "options.protectedNames")?;
         let names = FromJson::from_json(&names, "options.protectedNames")?;
-        let protected = protected_names(names, plain::fold)?;
+        let protected = protected_names(names, fold)?;
         let tools = match options.get("tools")? {
             Some(tools) => JsTools::new(&tools, "options.tools")?,
             None => JsTools::default(),
@@ -282,7 +289,7 @@ impl Runtime {
             tools: Rc::new(tools),
             strict,
             host: host.map(|host| Rc::new(host) as Rc<dyn runtime::Host>),
-            fold: plain::fold,
+            fold,
             protected,
         };
         Ok((place, Box::new(parts), default_cwd))
@@ -359,6 +366,7 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
         RuntimeEvent::SessionCreated(id) => ("session-created", Some(id)),
         RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(id)),
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
+        RuntimeEvent::PermissionsChanged => ("permissions-changed", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
     if let Some(id) = id {

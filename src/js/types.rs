@@ -332,5 +332,7 @@ export type SessionEvent =
 export type RuntimeEvent =
     | { type: "session-created"; sessionId: string }
     | { type: "session-deleted"; sessionId: string }
-    | { type: "skills-changed" };
+    | { type: "skills-changed" }
+    /** Permission groups or rules changed: here, or elsewhere, which is noticed when they are looked at. */
+    | { type: "permissions-changed" };
 "#;

@@ -242,8 +242,15 @@ async fn resolve(host: &dyn Host, queries: &[Vec<Query>]) -> Vec<Vec<ResolvedPat
 }
 
 impl<M: MessageData + 'static> super::Runtime<M> {
+    /// The rules in force; where they cannot be read, those that were in force before, and why.
     pub(super) async fn policy_in_force(&self) -> (Rc<Policy>, Option<Error>) {
-        (self.last_policy(), None)
+        match self.permissions().policy().await {
+            Ok(policy) => {
+                *self.policy.borrow_mut() = policy.clone();
+                (policy, None)
+            }
+            Err(error) => (self.last_policy(), Some(error)),
+        }
     }
 
     fn last_policy(&self) -> Rc<Policy> {

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ApprovalChange, Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack,
-    Positioned, SessionRecord, SessionStorage, SharedStorage, Storage, StorageInfo, StoredApproval,
-    StoredSession,
+    Positioned, SessionRecord, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage,
+    StorageInfo, StoredApproval, StoredSession,
     apply::{Decision, StoredRecord, decide},
-    closed, damaged, keys, known_store, taken,
+    closed, damaged, keys, known_store, raises_version, taken,
 };
 use crate::{
     Result,
@@ -40,6 +40,7 @@ struct Records<M> {
     sessions: Vec<Session<M>>,
     /// Stores by name, values by key.
     shared: BTreeMap<String, Value>,
+    policy_version: u64,
 }
 
 /// Records by their positions, rising.
@@ -75,6 +76,7 @@ impl<M> MemoryStorage<M> {
             records: Rc::new(RefCell::new(Records {
                 sessions: Vec::new(),
                 shared: BTreeMap::new(),
+                policy_version: 0,
             })),
             closed: Rc::new(Cell::new(false)),
         }
@@ -124,9 +126,13 @@ impl<M: Clone + 'static> MemoryStorage<M> {
     /// Everything that is stored, record by record, as another kind of storage would keep it. `body` makes a
     /// message's body comparable.
     pub fn dump(&self, body: impl Fn(&M) -> Value) -> Dump {
-        let (sessions, shared) = {
+        let (sessions, shared, policy_version) = {
             let records = self.records.borrow();
-            (records.sessions.clone(), records.shared.clone())
+            (
+                records.sessions.clone(),
+                records.shared.clone(),
+                records.policy_version,
+            )
         };
         let names = keys::OF_SESSIONS.iter().chain(keys::SHARED);
         let mut dump: Dump = names.map(|name| ((*name).to_owned(), Vec::new())).collect();
@@ -166,6 +172,9 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                 let record = json!({ "sessionId": id, "slot": slot, "operationId": operation });
                 put(keys::COMMITS, json!([id, slot]), record);
             }
+        }
+        if policy_version > 0 {
+            put(keys::GROUPS, json!(0), json!({ "version": policy_version }));
         }
         for (store, values) in shared {
             for (key, value) in values.as_object().into_iter().flatten() {
@@ -421,31 +430,55 @@ impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
         })
     }
 
-    fn write(&self, store: &str, changes: Vec<(String, Option<Value>)>) -> LocalFuture<'_, Result<()>> {
-        let store = store.to_owned();
+    fn policy_version(&self) -> LocalFuture<'_, Result<u64>> {
+        Box::pin(async move { Ok(self.0.open()?.borrow().policy_version) })
+    }
+
+    fn write(
+        &self,
+        changes: Vec<SharedChange>,
+        expected_policy_version: Option<u64>,
+    ) -> LocalFuture<'_, Result<SharedWrite>> {
         Box::pin(async move {
-            known_store(&store)?;
+            for change in &changes {
+                known_store(change.store)?;
+            }
             let mut records = self.0.open()?.borrow_mut();
-            // Made anew: removing from a map costs the module 5 kB.
-            let mut values = Map::new();
-            for (key, value) in records
-                .shared
-                .get(&store)
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-            {
-                if changes.iter().all(|(changed, _)| changed != key) {
-                    values.insert(key.clone(), value.clone());
-                }
+            if expected_policy_version.is_some_and(|version| version != records.policy_version) {
+                return Ok(SharedWrite::Conflict(records.policy_version));
             }
-            for (key, value) in changes {
-                if let Some(value) = value {
-                    values.insert(key, value);
+            records.policy_version += u64::from(raises_version(&changes));
+            for store in keys::SHARED {
+                if changes.iter().all(|change| change.store != *store) {
+                    continue;
                 }
+                let mut values = match records.shared.get_mut(*store) {
+                    Some(Value::Object(values)) => std::mem::take(values),
+                    _ => Map::new(),
+                };
+                let removed = |key: &String| {
+                    changes
+                        .iter()
+                        .any(|it| it.store == *store && it.value.is_none() && it.key == *key)
+                };
+                // Made anew: removing from a map costs the module 5 kB.
+                if values.keys().any(removed) {
+                    let mut left = Map::new();
+                    for (key, value) in &values {
+                        if !removed(key) {
+                            left.insert(key.clone(), value.clone());
+                        }
+                    }
+                    values = left;
+                }
+                for change in &changes {
+                    if let Some(value) = change.value.as_ref().filter(|_| change.store == *store) {
+                        values.insert(change.key.clone(), value.clone());
+                    }
+                }
+                records.shared.insert((*store).to_owned(), Value::Object(values));
             }
-            records.shared.insert(store, Value::Object(values));
-            Ok(())
+            Ok(SharedWrite::Applied(records.policy_version))
         })
     }
 }

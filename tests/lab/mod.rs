@@ -16,7 +16,7 @@ use runcontext::{
     Error, Result,
     runtime::{Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
-    storage::memory::MemoryStorage,
+    storage::{keys, memory::MemoryStorage},
 };
 use serde_json::{Value, json};
 
@@ -164,10 +164,14 @@ impl Lab {
 /// What is stored: by store, by key.
 pub type Stored = BTreeMap<String, BTreeMap<String, Value>>;
 
-/// Everything stored, by store and key. Of the names of operations only the slots: names are random.
+/// Everything stored, by store and key, but groups and rules: `permission_store` looks at those. Of the names of
+/// operations only the slots: names are random.
 pub fn stored(memory: &MemoryStorage<Value>) -> Stored {
     let mut all = Stored::new();
     for (store, records) in memory.dump(Value::clone) {
+        if keys::OF_POLICY.contains(&store.as_str()) {
+            continue;
+        }
         let mut names = Vec::new();
         let records: BTreeMap<String, Value> = records
             .into_iter()

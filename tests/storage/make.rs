@@ -10,7 +10,9 @@ use runcontext::{
     context::{CompactionCheckpoint, LoadedSkill, Placement, RuntimeContextSnapshot},
     message::{Call, MessageIndex, MessageOutline, Role},
     prompt::{Changes, Checkpoint},
-    storage::{AppendedMessage, ApprovalChange, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord},
+    storage::{
+        AppendedMessage, ApprovalChange, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord, SharedChange,
+    },
 };
 use serde_json::{Value, json};
 
@@ -249,5 +251,23 @@ pub fn floats(value: Value) -> Value {
             .map(|(name, value)| (name, floats(value)))
             .collect(),
         other => other,
+    }
+}
+
+/// Writes a shared record.
+pub fn put(store: &'static str, key: &str, value: Value) -> SharedChange {
+    SharedChange {
+        store,
+        key: key.to_owned(),
+        value: Some(value),
+    }
+}
+
+/// Removes a shared record.
+pub fn remove(store: &'static str, key: &str) -> SharedChange {
+    SharedChange {
+        store,
+        key: key.to_owned(),
+        value: None,
     }
 }

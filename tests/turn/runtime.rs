@@ -10,7 +10,7 @@ use runcontext::{
     runtime::{PromptOptions, RuntimeEvent, Signal},
     session::{NewSession, Outcome},
     skills::SkillStatus,
-    storage::{ListFilter, Storage},
+    storage::{ListFilter, SharedChange, Storage},
 };
 use serde_json::json;
 
@@ -157,8 +157,12 @@ fn a_stored_skill_that_cannot_be_read_is_listed_as_invalid_and_can_be_removed() 
         ("project:broken", json!(5)),
         ("odd", json!({ "scope": "", "location": "", "content": "" })),
     ];
-    let changes = changes.map(|(key, value)| (key.to_owned(), Some(value)));
-    lab.run(lab.storage.memory.shared().write("skills", changes.to_vec()))
+    let changes = changes.map(|(key, value)| SharedChange {
+        store: "skills",
+        key: key.to_owned(),
+        value: Some(value),
+    });
+    lab.run(lab.storage.memory.shared().write(changes.to_vec(), None))
         .unwrap();
     let other = Lab::on(lab.storage.memory.clone(), true);
     let listed = |lab: &Lab| -> Vec<_> {

@@ -42,6 +42,22 @@ const PARAMETERS = {
     'skills.add location': [(at, value) => at.runtime.skills.add({ content: file(), location: value }), ['text']],
     'skills.add scope': [(at, value) => at.runtime.skills.add({ content: file(), location: '/l', scope: value }), [...NONE, 'text']],
     'skills.remove': [(at, value) => at.runtime.skills.remove(value), []],
+    'permissions.listRules': [(at, value) => at.runtime.permissions.listRules(value), NONE],
+    'permissions.lint': [(at, value) => at.runtime.permissions.lint(value), NONE],
+    'permissions.createGroup': [(at, value) => at.runtime.permissions.createGroup(value), []],
+    'permissions.createGroup name': [(at, value) => at.runtime.permissions.createGroup({ id: crypto.randomUUID(), name: value }), ['text']],
+    'permissions.createGroup description': [
+        (at, value) => at.runtime.permissions.createGroup({ id: crypto.randomUUID(), name: 'n', description: value }), [...NONE, ...TEXTS],
+    ],
+    'permissions.updateGroup': [(at, value) => at.runtime.permissions.updateGroup(value, { name: 'n' }), []],
+    'permissions.updateGroup group': [(at, value) => at.runtime.permissions.updateGroup('default', value), []],
+    'permissions.deleteGroup': [(at, value) => at.runtime.permissions.deleteGroup(value), []],
+    'permissions.duplicateGroup': [(at, value) => at.runtime.permissions.duplicateGroup(value, { id: 'd', name: 'n' }), []],
+    'permissions.duplicateGroup to': [(at, value) => at.runtime.permissions.duplicateGroup('default', value), []],
+    'permissions.addRule': [(at, value) => at.runtime.permissions.addRule(value), []],
+    'permissions.updateRule': [(at, value) => at.runtime.permissions.updateRule(value, {}), []],
+    'permissions.updateRule rule': [(at, value) => at.runtime.permissions.updateRule(1, value), PLAIN_RECORDS],
+    'permissions.deleteRule': [(at, value) => at.runtime.permissions.deleteRule(value), []],
     readMessages: [(at, value) => at.session.readMessages(value), []],
     'readMessages limit': [(at, value) => at.session.readMessages({ limit: value }), []],
     'readMessages before': [(at, value) => at.session.readMessages({ limit: 1, before: value }), ['0', ...NONE]],
@@ -99,6 +115,15 @@ const RUNTIME_OPTIONS = {
 };
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
     PARAMETERS[`Runtime.open ${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', [name]: value }), accepted];
+}
+const RULE = {
+    tool_pattern: ['text'], action: [], priority: ['0', ...NONE], path_pattern: [...NONE, 'text'], note: [...NONE, ...TEXTS],
+    agent_id: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], group_id: NONE, locked: [...NONE, ...FLAGS], id: ['0', '2 ** 32', ...NONE],
+};
+for (const [name, accepted] of Object.entries(RULE)) {
+    PARAMETERS[`permissions.addRule ${name}`] = [
+        (at, value) => at.runtime.permissions.addRule({ tool_pattern: 't', action: 'deny', [name]: value }), accepted,
+    ];
 }
 const TOOL = {
     name: ['text'], access: NONE, paths: [
