@@ -58,11 +58,11 @@ export function link(target: string): VirtualLink;
  * import { link, virtualHost } from 'runcontext/hosts/virtual';
  *
  * const host = virtualHost({
- *     tree: { work: { 'notes.txt': 'a note', logs: link('/var/log') }, var: { log: {} } },
- *     cwd: '/work',
+ *     tree: { ws: { 'notes.txt': 'a note', logs: link('/var/log') }, var: { log: {} } },
+ *     cwd: '/ws',
  * });
- * console.log(host.resolvePaths('/work', ['notes.txt', 'logs/today', 'logs/../secret']));
- * // [{ canonical: '/work/notes.txt' }, { canonical: '/var/log/today' }, { canonical: '/var/secret' }]
+ * console.log(host.resolvePaths('/ws', ['notes.txt', 'logs/today', 'logs/../secret']));
+ * // [{ canonical: '/ws/notes.txt' }, { canonical: '/var/log/today' }, { canonical: '/var/secret' }]
  * host.link('logs', '/etc');
  * host.write('logs/today', 'all quiet');
  * console.log(host.read('/etc/today')); // 'all quiet'
