@@ -361,7 +361,51 @@ impl Question<'_> {
         }
     }
 
+    /// The outcome alone, and the step that set it.
+    pub fn outcome(&self, policy: &Policy, answers: &[ResolvedPath]) -> (Action, Reason) {
+        let (verdict, ..) = self.verdict(policy, answers, false);
+        (verdict.outcome, verdict.reason)
+    }
+
     fn judge(&self, policy: &Policy, answers: &[ResolvedPath], traced: bool) -> Decision {
+        let (verdict, paths, trace) = self.verdict(policy, answers, traced);
+        let decided = self.requests.iter().zip(&paths).map(|(request, path)| {
+            let requested = match &request.requested {
+                Requested::Path(path) => path.clone(),
+                Requested::NoPath => String::new(),
+            };
+            DecidedPath {
+                argument: request.argument.clone(),
+                access: request.access,
+                requested,
+                lexical: path.as_ref().map(|path| path.lexical.text()).unwrap_or_default(),
+                canonical: path
+                    .as_ref()
+                    .and_then(|path| path.canonical().map(AbsolutePath::text)),
+                unresolved: match path {
+                    None => Some("it is no path".to_owned()),
+                    Some(path) => path.canonical.as_ref().err().cloned(),
+                },
+            }
+        });
+        let paths = decided.listed();
+        Decision {
+            outcome: verdict.outcome,
+            reason: verdict.reason,
+            message: self.message(&verdict, &paths),
+            request_id: None,
+            rule: verdict.rule.and_then(|rule| rule.row(policy)),
+            paths,
+            trace,
+        }
+    }
+
+    fn verdict(
+        &self,
+        policy: &Policy,
+        answers: &[ResolvedPath],
+        traced: bool,
+    ) -> (Verdict, Vec<Option<Resolved>>, Vec<TraceStep>) {
         let queries = self.queries_and_more();
         let ground = self.ground(policy, &queries, answers, traced);
         let place = self.circumstances.place;
@@ -407,35 +451,7 @@ impl Question<'_> {
             path: None,
             detail: None,
         });
-        let decided = self.requests.iter().zip(&paths).map(|(request, path)| {
-            let requested = match &request.requested {
-                Requested::Path(path) => path.clone(),
-                Requested::NoPath => String::new(),
-            };
-            DecidedPath {
-                argument: request.argument.clone(),
-                access: request.access,
-                requested,
-                lexical: path.as_ref().map(|path| path.lexical.text()).unwrap_or_default(),
-                canonical: path
-                    .as_ref()
-                    .and_then(|path| path.canonical().map(AbsolutePath::text)),
-                unresolved: match path {
-                    None => Some("it is no path".to_owned()),
-                    Some(path) => path.canonical.as_ref().err().cloned(),
-                },
-            }
-        });
-        let paths = decided.listed();
-        Decision {
-            outcome: verdict.outcome,
-            reason: verdict.reason,
-            message: self.message(&verdict, &paths),
-            request_id: None,
-            rule: verdict.rule.and_then(|rule| rule.row(policy)),
-            paths,
-            trace,
-        }
+        (verdict, paths, trace)
     }
 
     fn ground<'q>(
