@@ -155,7 +155,8 @@ impl Policy {
     }
 
     fn explainer(&self) -> &JsValue {
-        self.explainer.get_or_init(|| JsValue::from(Explainer(self.inner.clone())))
+        self.explainer
+            .get_or_init(|| JsValue::from(Explainer(self.inner.clone())))
     }
 
     fn answer(&self, input: &JsValue) -> Result<JsValue> {
@@ -178,7 +179,12 @@ impl Policy {
         let mut last = self.inner.last.borrow_mut();
         let last = last.as_mut()?;
         let resolved = parts.get(3).as_string()?;
-        last.changes(parts.get(0).as_string()?, &parts.get(1), parts.get(2).as_f64(), &resolved);
+        last.changes(
+            parts.get(0).as_string()?,
+            &parts.get(1),
+            parts.get(2).as_f64(),
+            &resolved,
+        );
         let question = last.inquiry.question();
         let answers = last.answers(&question.queries());
         let (outcome, reason) = question.outcome(&self.inner.policy, &answers);
