@@ -147,7 +147,7 @@ impl DecideInput {
 
     /// Another call, another time, other answers; all else as it was. `resolved` holds base, path and answer of each, one after
     /// another with NUL between: the answer begins with `c` where it is canonical.
-    pub(crate) fn changes<M: MessageView>(
+    pub fn changes<M: MessageView>(
         &mut self,
         tool_name: String,
         arguments: &M,
