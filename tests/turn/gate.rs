@@ -82,9 +82,10 @@ fn context(context: Value) -> Option<RunContext> {
     options(json!({ "runContext": context })).run_context
 }
 
+/// The call `c1` is that of `write_file`.
 fn call(tool: &str, arguments: Value) -> ToolCall<Value> {
     ToolCall {
-        id: "c1".to_owned(),
+        id: if tool == "write_file" { "c1" } else { "other" }.to_owned(),
         name: tool.to_owned(),
         arguments,
     }
