@@ -117,7 +117,8 @@ impl<M: MessageData + 'static> Session<M> {
             }
             inquiries
         };
-        let host = parts.host.as_ref().filter(|_| self.machine().has_place(style));
+        let placed = self.machine().has_place(style, root.as_deref());
+        let host = parts.host.as_ref().filter(|_| placed);
         let mut inquiries = inquire();
         let mut queries = queries_of(&inquiries);
         for _ in 0..ASKED_AT_MOST {
@@ -136,7 +137,7 @@ impl<M: MessageData + 'static> Session<M> {
         }
         let why = match (&parts.host, host) {
             (None, _) => "there is no host",
-            (_, None) => "the session's `cwd` is not absolute",
+            (_, None) => "the session's `cwd` or the workspace's root is not absolute",
             _ => "what the host has to resolve changed while it was asked",
         };
         Ok(Asked {

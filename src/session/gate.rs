@@ -281,9 +281,9 @@ impl<M: MessageData> Machine<M> {
         contexts.map(inquiry).listed()
     }
 
-    /// Whether the session has an absolute directory, so that its host can be asked about paths.
-    pub fn has_place(&self, style: PathStyle) -> bool {
-        Place::new(style, self.cwd(), None).is_ok()
+    /// Whether the session has an absolute directory in an absolute workspace, so that its host can be asked about paths.
+    pub fn has_place(&self, style: PathStyle, workspace_root: Option<&str>) -> bool {
+        Place::new(style, self.cwd(), workspace_root).is_ok()
     }
 
     fn held_bypasses(&self) -> impl Iterator<Item = &HeldBypass> {

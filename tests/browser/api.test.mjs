@@ -2,4 +2,4 @@
 
 import { inBrowser } from '../support/run_cases.mjs';
 
-await inBrowser(['copies', 'reentrancy', 'bad_input', 'results', 'sessions']);
+await inBrowser(['copies', 'reentrancy', 'bad_input', 'gate', 'results', 'sessions']);

@@ -13,7 +13,7 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use super::{call, context, gated, lab, outcome, reads, session, tools, turn_with, writes};
-use crate::lab::{Lab, Says, waits};
+use crate::lab::{Lab, Says, TestHost, waits};
 
 #[test]
 fn the_host_is_asked_once_for_a_decision_with_every_path_in_one_batch() {
@@ -253,7 +253,11 @@ fn without_an_absolute_working_directory_no_path_is_allowed_and_the_host_is_not_
             let decision = gated(&lab, &session, &call).decision;
             assert_eq!(decision.outcome, Action::Require, "{cwd:?}");
             let why = decision.paths[0].unresolved.as_deref();
-            assert_eq!(why, Some("the session's `cwd` is not absolute"), "{cwd:?}");
+            assert_eq!(
+                why,
+                Some("the session's `cwd` or the workspace's root is not absolute"),
+                "{cwd:?}"
+            );
         }
         assert_eq!(
             outcome(&lab, &session, &call("fetch", json!({}))),
@@ -266,6 +270,23 @@ fn without_an_absolute_working_directory_no_path_is_allowed_and_the_host_is_not_
             "{cwd:?}"
         );
         assert_eq!(host.asked(), [], "{cwd:?}");
+    }
+}
+
+#[test]
+fn with_a_workspace_root_that_is_not_absolute_no_path_is_allowed_and_the_host_is_not_asked() {
+    for root in ["", "ws", "./ws", "../ws", "/ws\0"] {
+        let host = Rc::new(TestHost::at(root));
+        let lab = Lab::with(MemoryStorage::new(), true, tools(), Some(host.clone()));
+        let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+        for call in [reads("a"), writes("a"), writes("/etc/passwd"), writes("memory/a")] {
+            assert_eq!(
+                outcome(&lab, &session, &call),
+                Action::Require,
+                "{root:?}: {call:?}"
+            );
+        }
+        assert_eq!(host.asked(), [], "{root:?}");
     }
 }
 
