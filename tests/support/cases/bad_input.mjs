@@ -31,6 +31,13 @@ const file = () => skillFile('demo', 'Do.');
 const CALL = { toolCallId: 'c', toolName: 'write_file', arguments: { path: 'a' } };
 const QUESTION = { call: CALL, cwd: '/w', rules: [], resolved: [] };
 
+/** Objects whose members are looked at by name, whatever they are; a function may be one. */
+const OBJECTS = [
+    ...RECORDS, ...FUNCTIONS, 'text object', 'number object', 'empty list', 'list of null', 'list of a list', 'list of texts', 'map', 'set', 'date',
+    'expression', 'error', 'promise', 'bytes', 'other bytes', 'buffer', 'cyclic list', '129 levels', '100,000 levels', 'with holes',
+    'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes',
+];
+
 /** Each parameter: how it gets a value, and what it accepts. `threw` says that the call is no promise. */
 const PARAMETERS = {
     'Runtime.open': [(at, value) => rc.Runtime.open(value), [...NONE, ...RECORDS]],
@@ -109,7 +116,7 @@ const PARAMETERS = {
 
 /** Members of a question, for each of the three functions that take one. */
 const QUESTIONS = {
-    call: [], tool: [...NONE, ...RECORDS], group: [...NONE, ...TEXTS], groups: [...NONE, ...LISTS], preset: NONE,
+    call: [], tool: [...NONE, ...OBJECTS], group: [...NONE, ...TEXTS], groups: [...NONE, ...LISTS], preset: NONE,
     runContext: [...NONE, ...PLAIN_RECORDS], agentId: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], bypasses: [...NONE, 'empty list'],
     headless: [...NONE, ...FLAGS], protectedNames: [...NONE, ...LISTS], cwd: [], workspaceRoot: NONE, pathStyle: NONE,
     now: [...NONE, '0', '-1', '1.5', '2 ** 32'],
@@ -153,12 +160,8 @@ for (const [name, accepted] of Object.entries(SESSION_OPTIONS)) {
     PARAMETERS[`createSession ${name}`] = [(at, value) => at.runtime.createSession({ [name]: value }), accepted];
 }
 const RUNTIME_OPTIONS = {
-    // An object or a function may be a host without `cwd`.
-    host: [
-        ...NONE, ...RECORDS, ...FUNCTIONS, 'text object', 'number object', 'empty list', 'list of null', 'list of a list',
-        'list of texts', 'map', 'set', 'date', 'expression', 'error', 'promise', 'bytes', 'other bytes', 'buffer', 'cyclic list',
-        '129 levels', '100,000 levels', 'with holes', 'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes', 'a getter that throws',
-    ],
+    // It may be without `cwd`.
+    host: [...NONE, ...OBJECTS, 'a getter that throws'],
     protectedNames: [...NONE, ...LISTS], tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
 };
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {

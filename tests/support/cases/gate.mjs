@@ -91,17 +91,28 @@ cases['a decision holds what was decided and how, for decide and for a compiled 
     same(plain(asked.rule), { id: 1, agent_id: null, source: null, tool_pattern: 'write_*', path_pattern: 'logs/*', action: 'require', note: 'why', priority: 5, group_id: 'cron' });
 };
 
-cases['everything that the gate gives out is frozen'] = async () => {
+cases['a decision and its trace are frozen through and through'] = async () => {
     const at = await place();
     frozen(rc.decide(question()));
     frozen(rc.decide({ ...question(), runContext: null, preset: null }));
-    frozen(rc.pathsToResolve(question()));
-    frozen(rc.seededRules());
-    frozen(at.session.visibleTools());
     frozen(await at.session.gate(call('write_file', { path: 'a' })));
-    frozen(await at.session.explain(call('patch', { text: '+++ a\n+++ /b' })));
+    frozen(await at.session.explain(call('patch', { text: '+++ a\n+++ secrets/b' })));
+    frozen(at.session.visibleTools());
+    await at.close();
+};
+
+cases['what else the gate gives out is a copy'] = async () => {
+    const at = await place();
     await at.session.setRunContext({ allow_fs_writes: ['logs'] });
-    frozen(at.session.runContext);
+    for (const get of [() => rc.seededRules(), () => rc.pathsToResolve(question()), () => at.session.runContext]) {
+        const before = plain(get());
+        try {
+            ruin(get());
+        } catch (error) {
+            ok(error instanceof TypeError, String(error));
+        }
+        same(plain(get()), before);
+    }
     await at.close();
 };
 
@@ -148,7 +159,7 @@ cases['a decision goes through JSON.stringify and structuredClone, its trace wit
     for (const decision of decisions) {
         const clone = structuredClone(decision);
         same(clone, plain(decision));
-        ok(clone.trace.length > 1, 'there is no trace');
+        ok(clone.trace.length > 0, 'there is no trace');
         same({ ...decision }.trace, decision.trace);
         same(Object.keys(decision).includes('trace'), true);
         // A clone is the caller's.
@@ -164,7 +175,7 @@ cases['a decision on odd texts keeps them'] = async () => {
     const decision = rc.decide(input);
     same(decision.paths[0].requested, odd);
     same(decision.paths[0].unresolved, 'the host gave no answer');
-    same(rc.pathsToResolve(input).at(-1), Object.freeze({ base: '/w', path: odd }));
+    same(plain(rc.pathsToResolve(input)).at(-1), { base: '/w', path: odd });
 };
 
 cases['members of Object.prototype are no paths, rules, tools or groups'] = async () => {
@@ -257,7 +268,7 @@ cases['whatever the host gives that is no answer, no path is allowed and what ha
         for (const asked of [call('write_file', { path: 'a' }), call('read_file'), call('patch', { text: '+++ a' }), call('write_file', { path: '/w/memory/a' })]) {
             const decision = await soon(at.session.gate(asked), `the answer where it ${what}`);
             if (decision.outcome !== 'require') fail(`a host that ${what}: ${toText(plain(decision))}`);
-            same(plain(decision.trace).some((step) => step.outcome === 'allow'), false, what);
+            same(plain(decision.trace).some((step) => step.outcome === 'allow' && 'path' in step), false, what);
         }
         for (const asked of [call('fetch', { url: 'x' }), call('look')]) same((await at.session.gate(asked)).outcome, 'allow', what);
         same((await at.session.gate(call('write_file', { path: 'secrets/key' }))).outcome, 'deny', what);
