@@ -376,14 +376,22 @@ export const iso = (time) => new Date(Math.max(-LAST, Math.min(time, LAST))).toI
 /** Text as names are compared where a difference must not open anything. */
 export const fold = (text) => text.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC');
 
-/** A decision whose trace is made when it is read. */
+/** A frozen decision whose trace is made when it is read. */
 export function withTrace(decision, policy, input) {
     let trace;
+    frozen(decision.rule);
+    frozen(decision.paths);
     Object.defineProperty(decision, 'trace', {
         enumerable: true,
-        get: () => (trace ??= Object.freeze(policy.trace(input))),
+        get: () => (trace ??= frozen(policy.trace(input))),
     });
     return Object.freeze(decision);
+}
+
+/** JSON with everything in it frozen. */
+function frozen(value) {
+    if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(frozen);
+    return value;
 }
 
 /** Milliseconds by a clock that nobody can set, where there is one. */

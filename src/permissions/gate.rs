@@ -424,7 +424,7 @@ impl Question<'_> {
             .listed();
 
         let mut trace = Vec::new();
-        for note in &ground.notes {
+        for note in ground.notes.iter().filter(|_| traced) {
             trace.push(TraceStep {
                 step: "run_context",
                 outcome: Action::Require,
