@@ -18,7 +18,7 @@ mod native {
                 "id": at + 1,
                 "tool_pattern": if at % 100 == 50 { "write_file".to_owned() } else { format!("tool_{at}") },
                 "path_pattern": format!("dir_{at}/*"),
-                "action": if at % 3 == 0 { "require" } else { "allow" },
+                "action": if at.is_multiple_of(3) { "require" } else { "allow" },
                 "priority": 100,
                 "group_id": "default",
             })
