@@ -94,6 +94,7 @@ export class Chat {
         this.preset = page.getByRole('combobox', { name: 'Permissions' });
         this.chats = page.getByRole('navigation', { name: 'Chats' });
         this.state = page.getByRole('region', { name: 'State of this chat' });
+        this.waiting = page.getByRole('region', { name: 'Calls that wait for you' });
         this.reports = page.getByRole('region', { name: 'Errors and notices' });
         this.panel = page.getByRole('complementary', { name: 'What the model saw' });
         this.articles = page.getByRole('log', { name: 'Conversation' }).getByRole('article');
@@ -144,6 +145,15 @@ export class Chat {
         await this.type(text);
         await this.box.press('Enter');
         await this.idle();
+    }
+
+    /** Sends a text whose turn comes to a call that asks. Gives the card of the first one. */
+    async ask(text) {
+        await this.type(text);
+        await this.box.press('Enter');
+        const card = this.waiting.getByRole('form').first();
+        await card.waitFor();
+        return card;
     }
 
     async type(text) {

@@ -345,6 +345,7 @@ cases['a result of a call that was not allowed is tool_not_gated, unless it is a
     await turn.request();
     await turn.dispatched();
     await turn.append(calling(['c1', 'free'], ['c2', 'writes'], ['c3', 'unknown']));
+    same((await turn.gate({ toolCallId: 'c1', toolName: 'free', arguments: {} })).outcome, 'allow');
     const before = await at.stored();
     for (const [id, name] of [['c2', 'writes'], ['c3', 'unknown']]) {
         const error = await fails(() => turn.append(resultOf(id, name, 'done')), 'tool_not_gated');

@@ -11,7 +11,7 @@ const tasks = async (count = 3) => {
 
 export const cases = {
     async 'options that this version does not know are refused, not ignored'() {
-        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults', 'protectedNames', 'skills']) {
+        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults', 'skills']) {
             const error = await fails(() => rc.Runtime.open({ storage: 'memory', [name]: {} }), 'invalid_argument');
             same(error.data.field, `options.${name}`);
         }
@@ -419,7 +419,7 @@ export const cases = {
         const model = scripted(calling(['c1', 'look']), assistant('Done.'), calling(['c1', 'look']), assistant('Done.'));
         const at = await world({ model, tools, host: { cwd: '/host' }, session: { cwd: '/other' } });
         await at.session.prompt('Hi');
-        await (await at.runtime.createSession({ id: 'plain' })).prompt('Hi');
+        await (await at.runtime.createSession({ id: 'plain', permissionPreset: 'workspace-write' })).prompt('Hi');
         same(seen, ['/other', '/host']);
         await at.close();
     },

@@ -5,8 +5,8 @@ import { dump, edit, handClock, rc, scripted, skillFile, toText } from './kit.mj
 const persistent = typeof indexedDB !== 'undefined';
 
 /**
- * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise) and the skill
- * `demo`.
+ * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise), in which nobody is
+ * asked about a call, and the skill `demo`.
  */
 export async function world({ session = {}, ...options } = {}) {
     const name = `case-${crypto.randomUUID()}`;
@@ -14,11 +14,13 @@ export async function world({ session = {}, ...options } = {}) {
     const now = options.now ?? handClock(1000);
     const runtime = await rc.Runtime.open({ storage, model: scripted({ role: 'assistant', content: 'Done.' }), ...options, now });
     const skill = await runtime.skills.add({ content: skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
+    const created = session && (await runtime.createSession({ id: 's', cwd: '/w', ...session }));
+    if (created) created.bypass('all');
     return {
         runtime,
         now,
         skill,
-        session: session && (await runtime.createSession({ id: 's', cwd: '/w', ...session })),
+        session: created,
         /** Opens another runtime on the same storage; in memory there is none. */
         another: persistent ? (more) => rc.Runtime.open({ storage, now, ...more }) : undefined,
         /** Everything stored, as text. In memory, everything that can be asked for. */
