@@ -78,6 +78,11 @@ pub trait Host {
     fn path_style(&self) -> PathStyle;
     /// The root of the workspace, absolute; by default the session's working directory.
     fn workspace_root(&self) -> Option<String>;
+    /// Where a path really leads, where that can be said at once.
+    fn resolve_now(&self, base: &str, path: &str) -> Option<ResolvedPath> {
+        let (_, _) = (base, path);
+        None
+    }
     /// Where paths really lead: one answer for each, in order. `base` is absolute, and what a relative path is relative to.
     fn resolve(
         &self,
@@ -87,12 +92,31 @@ pub trait Host {
 }
 
 /// What a tool is told beside its arguments.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ToolContext {
     /// The session's effective working directory.
     pub working_directory: String,
     /// Why the call may run.
     pub decided: Decided,
+    /// The host that the tool works on.
+    pub host: Option<Rc<dyn Host>>,
+}
+
+impl ToolContext {
+    /// Whether a tool that goes on below a tree by itself must not show this path.
+    pub fn is_hidden(&self, path: &str) -> bool {
+        let host = self.host.as_ref();
+        let resolved = host.and_then(|host| host.resolve_now(&self.working_directory, path));
+        self.decided.hides(path, resolved)
+    }
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("working_directory", &self.working_directory)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A host's tools. Errors are their own texts, code unit for code unit, shown to the model as failed results.

@@ -30,6 +30,8 @@ export interface VirtualHost extends Host {
     readonly pathStyle: 'posix' | 'windows';
     /** Never throws: what cannot be resolved is `unresolved`, with the reason. */
     resolvePaths(base: string, paths: readonly string[]): ResolvedPath[];
+    /** The same: a tree in memory answers at once. */
+    resolvePathsSync(base: string, paths: readonly string[]): ResolvedPath[];
     /** Writes a file where the path leads, through links, and makes the directories that are missing above it. */
     write(path: string, content: string | Uint8Array): void;
     /** Makes a directory, and those that are missing above it. One that is there is left as it is. */
@@ -60,11 +62,11 @@ export function link(target: string): VirtualLink;
  * import { link, virtualHost } from 'runcontext/hosts/virtual';
  *
  * const host = virtualHost({
- *     tree: { work: { 'notes.txt': 'a note', logs: link('/var/log') }, var: { log: {} } },
- *     cwd: '/work',
+ *     tree: { ws: { 'notes.txt': 'a note', logs: link('/var/log') }, var: { log: {} } },
+ *     cwd: '/ws',
  * });
- * console.log(host.resolvePaths('/work', ['notes.txt', 'logs/today', 'logs/../secret']));
- * // [{ canonical: '/work/notes.txt' }, { canonical: '/var/log/today' }, { canonical: '/var/secret' }]
+ * console.log(host.resolvePaths('/ws', ['notes.txt', 'logs/today', 'logs/../secret']));
+ * // [{ canonical: '/ws/notes.txt' }, { canonical: '/var/log/today' }, { canonical: '/var/secret' }]
  * host.link('logs', '/etc');
  * host.write('logs/today', 'all quiet');
  * console.log(host.read('/etc/today')); // 'all quiet'

@@ -84,6 +84,7 @@ export function virtualHost(options) {
         ...known,
         pathStyle,
         resolvePaths: (base, paths) => listed(paths).map((path) => resolve(base, path)),
+        resolvePathsSync: (base, paths) => listed(paths).map((path) => resolve(base, path)),
         write(path, content) {
             const file = leaf(content);
             if (!(file instanceof File)) throw invalid('content', 'must be a text or a Uint8Array');

@@ -147,6 +147,19 @@ impl Foreign {
         field_error(&self.path(name), problem)
     }
 
+    /// Calls a method of the object that answers at once.
+    pub(super) fn call_now(
+        &self,
+        method: &Function,
+        arguments: &[JsValue],
+    ) -> std::result::Result<JsValue, JsValue> {
+        let given = js_sys::Array::new();
+        for argument in arguments {
+            given.push(argument);
+        }
+        method.apply(&self.object, &given)
+    }
+
     /// Calls a method of the object and waits for what it returns, a promise or not.
     pub(super) async fn call(
         &self,

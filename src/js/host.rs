@@ -280,10 +280,16 @@ impl Tools<JsValue> for JsTools {
                 let text = format!("the tool `{}` cannot be run here: it has no `execute`", call.name);
                 return Err(JsValue::from_str(&text));
             };
+            let hidden = context.clone();
+            let hidden = move |path: JsValue| path.as_string().is_none_or(|path| hidden.is_hidden(&path));
             let context = object(&[
                 ("signal", abort_signal(&abort)),
                 ("decision", super::gate::decided_to_js(context.decided)),
                 ("workingDirectory", JsValue::from_str(&context.working_directory)),
+                (
+                    "isHidden",
+                    Closure::<dyn Fn(JsValue) -> bool>::new(hidden).into_js_value(),
+                ),
             ]);
             let arguments = [copy_out(&call.arguments), context];
             let value = tool.tool.call(execute, &arguments).await;
@@ -304,6 +310,7 @@ impl Tools<JsValue> for JsTools {
 pub(super) struct JsHost {
     host: Foreign,
     resolve: Function,
+    now: Option<Function>,
     style: PathStyle,
     workspace_root: Option<String>,
 }
@@ -317,9 +324,11 @@ impl JsHost {
         let style = host.get("pathStyle")?.unwrap_or(JsValue::NULL);
         let style = Option::from_json(&plain::json_in(&style, "pathStyle")?, &host.path("pathStyle"))?;
         let workspace_root = host.text("workspaceRoot")?.or(host.text("cwd")?);
+        let now = host.method("resolvePathsSync")?;
         Ok(host.method("resolvePaths")?.map(|resolve| Self {
             host: host.clone(),
             resolve,
+            now,
             style: style.unwrap_or_default(),
             workspace_root,
         }))
@@ -333,6 +342,22 @@ impl Host for JsHost {
 
     fn workspace_root(&self) -> Option<String> {
         self.workspace_root.clone()
+    }
+
+    fn resolve_now(&self, base: &str, path: &str) -> Option<ResolvedPath> {
+        let resolve = self.now.as_ref()?;
+        let paths = list([JsValue::from_str(path)]);
+        // What cannot be said is not known.
+        let unknown = |why: String| Some(ResolvedPath::Unresolved(why));
+        let answers = match self.host.call_now(resolve, &[JsValue::from_str(base), paths]) {
+            Ok(answers) => answers,
+            Err(error) => return unknown(error_text(&error)),
+        };
+        let answers = plain::json_in(&answers, "resolvePathsSync").unwrap_or_default();
+        match ResolvedPath::from_json(answers.get(0).unwrap_or(&serde_json::Value::Null), "answer") {
+            Ok(answer) => Some(answer),
+            Err(error) => unknown(error.to_string()),
+        }
     }
 
     fn resolve(&self, base: String, paths: Vec<String>) -> LocalFuture<'_, TextResult<Vec<ResolvedPath>>> {

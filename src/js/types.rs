@@ -43,12 +43,13 @@ export interface Tool extends ToolDeclaration {
     /** JSON pointers to arguments that an approval does not cover. */
     advisory?: string[];
     /**
-     * Runs one call. A text becomes the result's text; an object with a list `content` gives its `content`, `details`
+     * Runs one call. A tool with a `tree` shows nothing for which `isHidden` is true: what rules deny, or ask about, and links.
+     * A text becomes the result's text; an object with a list `content` gives its `content`, `details`
      * and `isError`; anything else is shown to the model as JSON. What is thrown becomes a failed result.
      */
     execute?(
         args: any,
-        context: { signal: AbortSignal; decision: Decision; workingDirectory: string },
+        context: { signal: AbortSignal; decision: Decision; workingDirectory: string; isHidden(path: string): boolean },
     ): Promise<unknown> | unknown;
 }
 
@@ -175,6 +176,8 @@ export interface Host {
      * ancestor, resolved, plus the rest. One answer per path, in their order. Relative paths are relative to `base`.
      * Asked once for each decision; without it no path is known, and no call with one is allowed.
      */
+    /** The same at once, where the host can: `isHidden` then knows links. */
+    resolvePathsSync?(base: string, paths: string[]): ResolvedPath[];
     resolvePaths?(base: string, paths: string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
 }
 

@@ -181,6 +181,7 @@ impl<M: MessageData + 'static> Session<M> {
             let context = ToolContext {
                 working_directory: self.machine().working_directory(),
                 decided,
+                host: self.runtime.parts.host.clone(),
             };
             return self.runtime.parts.tools.run(call, context, abort.clone()).await;
         }

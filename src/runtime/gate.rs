@@ -30,6 +30,13 @@ pub struct Decided {
 }
 
 impl Decided {
+    /// Whether a tool that goes on below a tree by itself must not show this path.
+    pub(super) fn hides(&self, path: &str, resolved: Option<ResolvedPath>) -> bool {
+        self.inquiry
+            .question()
+            .hides(&self.policy, &self.answers, path, resolved)
+    }
+
     /// How it came about: found out now.
     pub fn trace(&self) -> Vec<TraceStep> {
         self.inquiry.question().explain(&self.policy, &self.answers).trace

@@ -334,7 +334,7 @@ test('the example of its types runs as it is written', async () => {
         process.stdout.write(JSON.stringify(told));
     `);
     assert.deepEqual(JSON.parse(output), [
-        [{ canonical: '/work/notes.txt' }, { canonical: '/var/log/today' }, { canonical: '/var/secret' }],
+        [{ canonical: '/ws/notes.txt' }, { canonical: '/var/log/today' }, { canonical: '/var/secret' }],
         'all quiet',
     ]);
 });
