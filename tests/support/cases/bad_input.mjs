@@ -99,7 +99,7 @@ const SESSION_OPTIONS = {
     id: [...NONE, 'text'], cwd: [...NONE, ...TEXTS], dialect: NONE, permissionPreset: NONE, agentId: [...NONE, ...TEXTS],
     source: [...NONE, ...TEXTS], headless: [...NONE, ...FLAGS], systemPrompt: [...NONE, ...TEXTS],
     projectInstructions: [...NONE, 'empty list'], sections: [...NONE, 'empty list'], model: NONE,
-    runContext: NONE, projectId: NONE, ticketId: NONE,
+    runContext: [...NONE, ...PLAIN_RECORDS], projectId: NONE, ticketId: NONE,
 };
 for (const [name, accepted] of Object.entries(SESSION_OPTIONS)) {
     PARAMETERS[`createSession ${name}`] = [(at, value) => at.runtime.createSession({ [name]: value }), accepted];
@@ -126,11 +126,9 @@ for (const [name, accepted] of Object.entries(RULE)) {
     ];
 }
 const TOOL = {
-    name: ['text'], access: NONE, paths: [
-        ...NONE, 'empty list', 'list of null', 'list of a list', 'list of texts', 'cyclic list', '129 levels', '100,000 levels', 'with holes',
-        'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes',
-    ],
-    description: [...NONE, ...TEXTS], parameters: [...NONE, ...PLAIN], execute: [...NONE, ...FUNCTIONS],
+    name: ['text'], access: NONE, paths: [...NONE, 'empty list'], category: [...NONE, ...TEXTS], mcpServer: [...NONE, ...TEXTS],
+    advisory: [...NONE, 'empty list'], extractPaths: [...NONE, ...FUNCTIONS], description: [...NONE, ...TEXTS], parameters: [...NONE, ...PLAIN],
+    execute: [...NONE, ...FUNCTIONS],
 };
 for (const [name, accepted] of Object.entries(TOOL)) {
     PARAMETERS[`Runtime.open tools[0].${name}`] = [

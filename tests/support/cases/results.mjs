@@ -166,7 +166,7 @@ export const cases = {
         await at.close();
     },
 
-    async 'a request has three members, the options of the model three, those of a tool two'() {
+    async 'a request has three members, the options of the model three, those of a tool four'() {
         const seen = {};
         const at = await world({
             tools: [tool('look', (...given) => (seen.tool = given) && 'seen', { description: 'Looks.', parameters: { type: 'object' } })],
@@ -192,7 +192,9 @@ export const cases = {
         same(JSON.stringify(options.report.projection), '{"historyMessageCount":1,"sources":[{"type":"history","messageIndex":0}]}');
         same(options.report.divergence, { class: 'none', index: -1, events: [] });
         const [args, context] = seen.tool;
-        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [2, '{"at":[1]}', ['signal', 'workingDirectory'], '/w']);
+        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [
+            2, '{"at":[1]}', ['signal', 'decision', 'workingDirectory', 'isHidden'], '/w',
+        ]);
         await at.close();
     },
 
