@@ -376,15 +376,109 @@ export const iso = (time) => new Date(Math.max(-LAST, Math.min(time, LAST))).toI
 /** Text as names are compared where a difference must not open anything. */
 export const fold = (text) => text.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC');
 
-/** A decision whose trace is made when it is read. */
+/** A frozen decision whose trace is made when it is read. */
 export function withTrace(decision, policy, input) {
     let trace;
+    frozen(decision.rule);
+    frozen(decision.paths);
     Object.defineProperty(decision, 'trace', {
         enumerable: true,
-        get: () => (trace ??= Object.freeze(policy.trace(input))),
+        get: () => (trace ??= frozen(policy.trace(input))),
     });
     return Object.freeze(decision);
 }
 
+/** JSON with everything in it frozen. */
+function frozen(value) {
+    if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(frozen);
+    return value;
+}
+
 /** Milliseconds by a clock that nobody can set, where there is one. */
 export const monotonic = () => globalThis.performance?.now();
+
+/** A decision of which only the outcome is known yet; the rest is found out when it is read, all of it at once. */
+export function decisionOf(outcome, reason, explainer, input) {
+    let details;
+    let trace;
+    const given = () => (typeof input === 'function' ? (input = input()) : input);
+    const detail = (name) => (details ??= Object.freeze(explainer.details(given())))[name];
+    return Object.freeze({
+        outcome,
+        reason,
+        get message() {
+            return detail('message');
+        },
+        get rule() {
+            return detail('rule');
+        },
+        get paths() {
+            return detail('paths');
+        },
+        get trace() {
+            return (trace ??= Object.freeze(explainer.trace(given())));
+        },
+    });
+}
+
+/** What many inputs share, as text: the same text is the same question but for the call, the time and the host's answers. */
+function sharedText({ tool, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle }) {
+    let declared;
+    if (tool !== undefined && tool !== null) {
+        const { name, access, category, mcpServer, paths, advisory, extractPaths } = tool;
+        // What a tool finds in its arguments itself has to be asked for each time.
+        if (extractPaths !== undefined) return undefined;
+        declared = { name, access, category, mcpServer, paths, advisory };
+    }
+    return JSON.stringify({
+        tool: declared, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle,
+    });
+}
+
+/** Keeps what an input that was read shares with others. */
+export function remember(shared, given, copy) {
+    try {
+        shared.text = sharedText(given);
+        shared.copy = copy;
+    } catch {
+        shared.text = undefined;
+    }
+}
+
+/** What differs from the input before, or undefined where that is more than the call, the time and the answers. */
+export function again(shared, given) {
+    try {
+        if (shared.text === undefined || sharedText(given) !== shared.text) return undefined;
+        const { call, now, resolved } = given;
+        const { toolName } = call;
+        const [args, , refused] = copyIn(call.arguments ?? null, 'arguments', false);
+        if (refused !== undefined || typeof toolName !== 'string' || notUnicode(toolName, '') !== undefined) return undefined;
+        if (notUnicode(args, '') !== undefined || hasBytes(args)) return undefined;
+        if (now !== undefined && (typeof now !== 'number' || !Number.isFinite(now))) return undefined;
+        const answers = [];
+        for (const { base, path, result } of resolved) {
+            const { canonical, unresolved } = result;
+            const texts = [base, path, canonical ?? unresolved];
+            if ((canonical === undefined) === (unresolved === undefined)) return undefined;
+            if (texts.some((text) => typeof text !== 'string' || text.includes('\0') || LONE_SURROGATE.test(text))) return undefined;
+            answers.push(base, path, canonical === undefined ? `u${unresolved}` : `c${canonical}`);
+        }
+        const packed = answers.join('\0');
+        const { copy } = shared;
+        const whole = () =>
+            Object.freeze({ ...copy, call: Object.freeze({ ...copy.call, toolName, arguments: args }), now, resolved: unpacked(answers) });
+        return [toolName, args, now, packed, whole];
+    } catch {
+        return undefined;
+    }
+}
+
+function unpacked(answers) {
+    const list = [];
+    for (let at = 0; at < answers.length; at += 3) {
+        const [base, path, answer] = answers.slice(at, at + 3);
+        const text = answer.slice(1);
+        list.push({ base, path, result: answer[0] === 'c' ? { canonical: text } : { unresolved: text } });
+    }
+    return list;
+}

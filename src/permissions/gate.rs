@@ -361,52 +361,14 @@ impl Question<'_> {
         }
     }
 
-    fn judge(&self, policy: &Policy, answers: &[ResolvedPath], traced: bool) -> Decision {
-        let queries = self.queries_and_more();
-        let ground = self.ground(policy, &queries, answers, traced);
-        let place = self.circumstances.place;
-        let mut answers = answers.iter().skip(ROOTS + queries.grants);
-        let paths: Vec<Option<Resolved>> = self
-            .requests
-            .iter()
-            .map(|request| match &request.requested {
-                Requested::NoPath => None,
-                Requested::Path(path) => Some(Resolved::new(
-                    queries.directory.join(path),
-                    answers.next(),
-                    place.style,
-                )),
-            })
-            .listed();
+    /// The outcome alone, and the step that set it.
+    pub fn outcome(&self, policy: &Policy, answers: &[ResolvedPath]) -> (Action, Reason) {
+        let (verdict, ..) = self.verdict(policy, answers, false);
+        (verdict.outcome, verdict.reason)
+    }
 
-        let mut trace = Vec::new();
-        for note in &ground.notes {
-            trace.push(TraceStep {
-                step: "run_context",
-                outcome: Action::Require,
-                note: Some(note.clone()),
-                rule: None,
-                path: None,
-            });
-        }
-        let mut strictest: Option<Verdict> = None;
-        for part in self.parts(&paths) {
-            let verdict = self.judge_part(&ground, &part, &mut trace);
-            if strictest
-                .as_ref()
-                .is_none_or(|other| verdict.outcome > other.outcome)
-            {
-                strictest = Some(verdict);
-            }
-        }
-        // A call has a part at least; without one nobody could say what it does.
-        let verdict = strictest.unwrap_or(Verdict {
-            outcome: Action::Require,
-            reason: Reason::NoMatch,
-            rule: None,
-            path: None,
-            detail: None,
-        });
+    fn judge(&self, policy: &Policy, answers: &[ResolvedPath], traced: bool) -> Decision {
+        let (verdict, paths, trace) = self.verdict(policy, answers, traced);
         let decided = self.requests.iter().zip(&paths).map(|(request, path)| {
             let requested = match &request.requested {
                 Requested::Path(path) => path.clone(),
@@ -436,6 +398,60 @@ impl Question<'_> {
             paths,
             trace,
         }
+    }
+
+    fn verdict(
+        &self,
+        policy: &Policy,
+        answers: &[ResolvedPath],
+        traced: bool,
+    ) -> (Verdict, Vec<Option<Resolved>>, Vec<TraceStep>) {
+        let queries = self.queries_and_more();
+        let ground = self.ground(policy, &queries, answers, traced);
+        let place = self.circumstances.place;
+        let mut answers = answers.iter().skip(ROOTS + queries.grants);
+        let paths: Vec<Option<Resolved>> = self
+            .requests
+            .iter()
+            .map(|request| match &request.requested {
+                Requested::NoPath => None,
+                Requested::Path(path) => Some(Resolved::new(
+                    queries.directory.join(path),
+                    answers.next(),
+                    place.style,
+                )),
+            })
+            .listed();
+
+        let mut trace = Vec::new();
+        for note in ground.notes.iter().filter(|_| traced) {
+            trace.push(TraceStep {
+                step: "run_context",
+                outcome: Action::Require,
+                note: Some(note.clone()),
+                rule: None,
+                path: None,
+            });
+        }
+        let mut strictest: Option<Verdict> = None;
+        for part in self.parts(&paths) {
+            let verdict = self.judge_part(&ground, &part, &mut trace);
+            if strictest
+                .as_ref()
+                .is_none_or(|other| verdict.outcome > other.outcome)
+            {
+                strictest = Some(verdict);
+            }
+        }
+        // A call has a part at least; without one nobody could say what it does.
+        let verdict = strictest.unwrap_or(Verdict {
+            outcome: Action::Require,
+            reason: Reason::NoMatch,
+            rule: None,
+            path: None,
+            detail: None,
+        });
+        (verdict, paths, trace)
     }
 
     fn ground<'q>(

@@ -76,19 +76,13 @@ impl Policy {
         let locked = chain
             .iter()
             .any(|group| group.locked(self, Action::Deny, &call).is_some());
-        let first = chain.iter().find_map(|group| group.first(self, &call));
-        // An earlier rule for some paths may let some calls through.
-        let denies = first
-            .and_then(|at| self.rule(at))
-            .filter(|rule| rule.action == Action::Deny);
-        let earlier = |deny: &ApprovalRule| {
-            self.rules.iter().any(|rule| {
-                rule.action != Action::Deny
-                    && (rule.group_id != deny.group_id || rule.order() < deny.order())
-                    && (rule.path_pattern.is_some() || rule.tool_pattern.starts_with('@'))
-            })
-        };
-        locked || denies.is_some_and(|deny| !earlier(deny))
+        let rules = chain.iter().flat_map(|group| group.all.rules.iter());
+        // A deny for some paths hides nothing: what it leaves over comes to the rules behind it. The first other rule that may
+        // speak of a call of this tool, whatever its paths are, decides.
+        let first = rules
+            .filter(|rule| rule.speaks_to(self, &call))
+            .find(|rule| rule.matches(self, &call) || rule.action != Action::Deny && rule.may_name(tool));
+        locked || first.is_some_and(|rule| rule.action == Action::Deny)
     }
 
     pub(super) fn rule(&self, at: usize) -> Option<&ApprovalRule> {
@@ -467,6 +461,15 @@ impl Compiled {
             },
         };
         tool && whose() && path()
+    }
+
+    /// Whether it speaks of some call of a tool.
+    fn may_name(&self, tool: &str) -> bool {
+        match &self.tool {
+            ToolPattern::Any | ToolPattern::Files { .. } => true,
+            ToolPattern::Exact(name) => name == tool,
+            ToolPattern::Prefix(prefix) => tool.starts_with(prefix.as_str()),
+        }
     }
 
     fn matches(&self, policy: &Policy, call: &Subject<'_>) -> bool {

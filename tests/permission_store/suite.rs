@@ -10,7 +10,7 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-use crate::place::{Body, Place, both};
+use crate::place::{Body, Named, Place, both};
 
 /// Runs the whole suite on one place.
 macro_rules! suite {

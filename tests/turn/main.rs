@@ -8,6 +8,7 @@ pub mod lab;
 mod abort;
 mod callbacks;
 mod expect;
+mod gate;
 mod interrupted;
 mod random_turns;
 mod refusals;
