@@ -288,7 +288,8 @@ function showState() {
         preset: permissionPreset,
         presetLocked: interrupted !== undefined || hasPendingSave,
     });
-    approvals.show(pendingApprovals);
+    // One that is approved is listed until its call runs.
+    approvals.show(pendingApprovals.filter(({ status }) => status === 'pending'));
     const unasked = open.get(session.id)?.unasked;
     byId('banners').replaceChildren(
         ...[unasked && notAsked(unasked), interrupted && cutOff(interrupted), hasPendingSave && !here && pendingSave(open.get(session.id)?.saveError)].filter(Boolean),
@@ -399,9 +400,13 @@ function oneAtATime(of, work) {
     return done;
 }
 
-const send = (draft) => drive('Sending', (asked) => asked.prompt(draft.content, { skills: draft.skills }), draft);
+function send(draft) {
+    return drive('Sending', (asked) => asked.prompt(draft.content, { skills: draft.skills }), draft);
+}
 
-const resume = () => drive('Resuming', (cut) => cut.resumePrompt());
+function resume() {
+    return drive('Resuming', (cut) => cut.resumePrompt());
+}
 
 /** Runs a turn of the chat that is shown to its end. */
 async function drive(doing, work, draft) {

@@ -89,7 +89,7 @@ export class Chat {
     constructor(page) {
         this.page = page;
         this.box = page.getByRole('textbox', { name: 'Message' });
-        this.stop = page.getByRole('button', { name: 'Stop' });
+        this.stop = page.getByRole('button', { name: 'Stop', exact: true });
         this.send = page.getByRole('button', { name: 'Send' });
         this.preset = page.getByRole('combobox', { name: 'Permissions' });
         this.chats = page.getByRole('navigation', { name: 'Chats' });

@@ -183,11 +183,8 @@ const RUNTIME_OPTIONS = {
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
     PARAMETERS[`Runtime.open ${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', [name]: value }), accepted];
 }
-const RULE = {
-    tool_pattern: ['text'], action: [], priority: ['0', ...NONE], path_pattern: [...NONE, 'text'], note: [...NONE, ...TEXTS],
-    agent_id: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], group_id: NONE, locked: [...NONE, ...FLAGS], id: ['0', '2 ** 32', ...NONE],
-};
-for (const [name, accepted] of Object.entries(RULE)) {
+// A group that is not there is not found.
+for (const [name, accepted] of Object.entries({ ...RULE, group_id: NONE })) {
     PARAMETERS[`permissions.addRule ${name}`] = [
         (at, value) => at.runtime.permissions.addRule({ tool_pattern: 't', action: 'deny', [name]: value }), accepted,
     ];
