@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Result,
-    list::Listed,
+    list::{Listed, positions_in_order},
     paths::{AbsolutePath, Fold, PathStyle, is_in, relative_key},
 };
 
@@ -120,8 +120,8 @@ impl Policy {
     }
 
     fn groups_of(&self, style: PathStyle) -> Vec<Group> {
-        let mut order: Vec<usize> = (0..self.rules.len()).listed();
-        order.sort_by_key(|at| self.rules.get(*at).map(ApprovalRule::order));
+        let order_of = |at: usize| self.rules.get(at).map(ApprovalRule::order);
+        let order = positions_in_order(self.rules.len(), &|a, b| order_of(a).cmp(&order_of(b)));
         let mut groups: Vec<Group> = Vec::new();
         for at in order {
             let Some(rule) = self.rules.get(at) else { continue };
@@ -530,6 +530,22 @@ struct Places {
     kinds: Vec<(bool, Anchor, Shape)>,
 }
 
+/// Places by key, sorted; those of a key in the order in which they came.
+fn grouped(places: &[(String, usize)]) -> Vec<(String, Vec<usize>)> {
+    let key = |at: usize| places.get(at).map(|(key, _)| key.as_str());
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for at in positions_in_order(places.len(), &|a, b| key(a).cmp(&key(b))) {
+        let Some((key, place)) = places.get(at) else {
+            continue;
+        };
+        match groups.last_mut() {
+            Some((last, places)) if last == key => places.push(*place),
+            _ => groups.push((key.clone(), vec![*place])),
+        }
+    }
+    groups
+}
+
 /// So many rules are looked at one after another faster than they are found.
 const FEW: usize = 8;
 
@@ -576,18 +592,13 @@ impl RuleSet {
             };
             by_tool.push((key, place));
         }
-        by_tool.sort();
-        for (key, place) in by_tool {
-            if self.tools.last().is_none_or(|(last, _)| *last != key) {
-                self.tools.push((key, Places::default()));
-            }
-            if let Some((_, places)) = self.tools.last_mut() {
-                places.listed.push(place);
-            }
-        }
-        let rules = &self.rules;
-        for (_, places) in &mut self.tools {
-            places.index(rules);
+        for (key, listed) in grouped(&by_tool) {
+            let mut places = Places {
+                listed,
+                ..Places::default()
+            };
+            places.index(&self.rules);
+            self.tools.push((key, places));
         }
     }
 
@@ -658,15 +669,7 @@ impl Places {
             key.push_str(&path.key);
             by_path.push((key, place));
         }
-        by_path.sort();
-        for (key, place) in by_path {
-            if self.by_path.last().is_none_or(|(last, _)| *last != key) {
-                self.by_path.push((key, Vec::new()));
-            }
-            if let Some((_, places)) = self.by_path.last_mut() {
-                places.push(place);
-            }
-        }
+        self.by_path = grouped(&by_path);
     }
 
     /// Lowers `first` to the place of the first rule that matches, where that is lower.
