@@ -429,7 +429,7 @@ cases['a result of a call that was not allowed is tool_not_gated, unless it is a
 };
 
 cases['what is wrong about the gate\'s input is invalid_argument, names the field, and changes nothing'] = async () => {
-    const at = await world({ host: { cwd: '/w', resolvePaths: (base, paths) => paths.map((canonical) => ({ canonical })) } });
+    const at = await world({ asks: true, host: { cwd: '/w', resolvePaths: (base, paths) => paths.map((canonical) => ({ canonical })) } });
     const before = await at.stored();
     const memory = (more) => rc.Runtime.open({ storage: 'memory', ...more });
     const rule = (more) => rc.compilePolicy([{ tool_pattern: 'x', action: 'deny' }, { tool_pattern: 'x', action: 'deny', ...more }]);

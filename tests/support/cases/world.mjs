@@ -5,17 +5,17 @@ import { dump, edit, handClock, rc, scripted, skillFile, toText } from './kit.mj
 const persistent = typeof indexedDB !== 'undefined';
 
 /**
- * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise), in which nobody is
- * asked about a call, and the skill `demo`.
+ * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise) and the skill
+ * `demo`. In the session nobody is asked about a call, unless it `asks`.
  */
-export async function world({ session = {}, ...options } = {}) {
+export async function world({ session = {}, asks = false, ...options } = {}) {
     const name = `case-${crypto.randomUUID()}`;
     const storage = persistent ? { kind: 'indexeddb', name } : 'memory';
     const now = options.now ?? handClock(1000);
     const runtime = await rc.Runtime.open({ storage, model: scripted({ role: 'assistant', content: 'Done.' }), ...options, now });
     const skill = await runtime.skills.add({ content: skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
     const created = session && (await runtime.createSession({ id: 's', cwd: '/w', ...session }));
-    if (created) created.bypass('all');
+    if (created && !asks) created.bypass('all');
     return {
         runtime,
         now,
