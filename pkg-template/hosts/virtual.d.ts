@@ -42,6 +42,8 @@ export interface VirtualHost extends Host {
     remove(path: string): void;
     /** What is in a file, as it was written; bytes are a copy. Throws `not_found` where there is none. */
     read(path: string): string | Uint8Array;
+    /** The names in a directory, sorted. Throws `not_found` where there is none. */
+    list(path: string): string[];
 }
 
 /** A link, for a tree: `target` is absolute, or relative to the directory that the link is in. */

@@ -123,6 +123,12 @@ export function virtualHost(options) {
             const { content } = last.at;
             return typeof content === 'string' ? content : new Uint8Array(content);
         },
+        list(path) {
+            const { names, known, last } = placed(path, located(path));
+            if (known < names.length) throw notFound(path);
+            if (last.at instanceof File) throw refused(path, 'is a file');
+            return last.at.names();
+        },
     };
     return Object.freeze(host);
 }

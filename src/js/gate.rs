@@ -247,7 +247,7 @@ impl SessionExplainer {
     }
 }
 
-/// Compiles rules, for many decisions. The groups that exist are `default` and those of the rules.
+/// Compiles rules, for many decisions. Where an input names no groups, those that exist are `default` and those of the rules.
 #[wasm_bindgen(js_name = "compilePolicy")]
 pub fn compile_policy(
     #[wasm_bindgen(unchecked_param_type = "readonly ApprovalRule[]")] rules: JsValue,
@@ -264,8 +264,7 @@ pub fn decide(
     let rules = Foreign::record(&input, "input")?.get("rules")?;
     let rules = ApprovalRule::parse_list(&json_in(&rules.unwrap_or(JsValue::NULL), "rules")?)?;
     let copy = input_in(&input)?;
-    let groups = read(&copy)?.groups;
-    Policy::new(permissions::Policy::compile(rules, groups, fold)?).answer(&copy)
+    Policy::new(permissions::Policy::compile(rules, None, fold)?).answer(&copy)
 }
 
 /// The paths that the host has to resolve before this call can be decided, in one go.

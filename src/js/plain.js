@@ -402,23 +402,25 @@ export function decisionOf(outcome, reason, explainer, input) {
     let details;
     let trace;
     const given = () => (typeof input === 'function' ? (input = input()) : input);
-    const detail = (name) => (details ??= Object.freeze(explainer.details(given())))[name];
-    return Object.freeze({
+    const detail = (name) => (details ??= frozen(explainer.details(given())))[name];
+    const decision = {
         outcome,
         reason,
         get message() {
             return detail('message');
         },
-        get rule() {
-            return detail('rule');
-        },
         get paths() {
             return detail('paths');
         },
         get trace() {
-            return (trace ??= Object.freeze(explainer.trace(given())));
+            return (trace ??= frozen(explainer.trace(given())));
         },
-    });
+    };
+    // What no rule decided has none. Where nobody could be asked, a rule may have wanted to ask.
+    if (reason === 'rule' || reason === 'locked_rule' || (reason === 'headless' && detail('rule'))) {
+        Object.defineProperty(decision, 'rule', { enumerable: true, get: () => detail('rule') });
+    }
+    return Object.freeze(decision);
 }
 
 /** What many inputs share, as text: the same text is the same question but for the call, the time and the host's answers. */

@@ -113,6 +113,8 @@ pub struct Circumstances<'a> {
     pub run_context: Option<&'a RunContext>,
     /// The permission group.
     pub group: Option<&'a str>,
+    /// The groups that exist, where they are not those of the policy.
+    pub groups: Option<&'a [String]>,
     /// Whose session it is.
     pub agent_id: Option<&'a str>,
     /// Where it comes from.
@@ -148,6 +150,8 @@ pub struct Inquiry {
     pub run_context: Option<RunContext>,
     /// The permission group.
     pub group: Option<String>,
+    /// The groups that exist, where they are not those of the policy.
+    pub groups: Option<Vec<String>>,
     /// Whose session it is.
     pub agent_id: Option<String>,
     /// Where it comes from.
@@ -177,6 +181,7 @@ impl Inquiry {
                 preset: self.preset,
                 run_context: self.run_context.as_ref(),
                 group: self.group.as_deref(),
+                groups: self.groups.as_deref(),
                 agent_id: self.agent_id.as_deref(),
                 source: self.source.as_deref(),
                 bypasses: &self.bypasses,
@@ -682,7 +687,7 @@ impl Question<'_> {
             return Some((Reason::LockedRule, Some(rule), None));
         }
         if let Some(group) = self.circumstances.group
-            && !ground.policy.has_group(group)
+            && !ground.policy.has_group(group, self.circumstances.groups)
         {
             return Some((Reason::GroupMissing, None, Some(format!("`{group}`"))));
         }

@@ -100,9 +100,10 @@ impl Policy {
         self.fold
     }
 
-    /// Whether a group exists. `default` always does.
-    pub fn has_group(&self, name: &str) -> bool {
-        name == DEFAULT_GROUP || self.groups.iter().any(|group| group == name)
+    /// Whether a group exists: of these, or of those of the policy. `default` always does.
+    pub fn has_group(&self, name: &str, groups: Option<&[String]>) -> bool {
+        let groups = groups.unwrap_or(&self.groups);
+        name == DEFAULT_GROUP || groups.iter().any(|group| group == name)
     }
 
     /// The rules that a session of this group looks at, in order.

@@ -66,6 +66,7 @@ before(async () => {
                 if (check) model.check = check;
                 const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name }, model, tools, now, strict: false });
                 const session = await runtime.createSession({ id: 's', cwd: '/w' });
+                session.bypass('all');
                 now.now = 2000;
                 return { session };
             };

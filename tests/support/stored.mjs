@@ -1,7 +1,7 @@
 // What a database of the package holds, for comparing record by record with what was written down by hand.
 
 const STORES = [
-    'approval_rules', 'chat_sessions', 'commits', 'compactions', 'message_outlines', 'messages', 'project_tickets',
+    'approval_rules', 'approvals', 'chat_sessions', 'commits', 'compactions', 'message_outlines', 'messages', 'project_tickets',
     'projects', 'runtime_contexts', 'scheduled_jobs', 'skills', 'system_prompt_checkpoints', 'tool_permission_groups',
 ];
 

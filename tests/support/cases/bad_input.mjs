@@ -183,11 +183,8 @@ const RUNTIME_OPTIONS = {
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
     PARAMETERS[`Runtime.open ${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', [name]: value }), accepted];
 }
-const RULE = {
-    tool_pattern: ['text'], action: [], priority: ['0', ...NONE], path_pattern: [...NONE, 'text'], note: [...NONE, ...TEXTS],
-    agent_id: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], group_id: NONE, locked: [...NONE, ...FLAGS], id: ['0', '2 ** 32', ...NONE],
-};
-for (const [name, accepted] of Object.entries(RULE)) {
+// A group that is not there is not found.
+for (const [name, accepted] of Object.entries({ ...RULE, group_id: NONE })) {
     PARAMETERS[`permissions.addRule ${name}`] = [
         (at, value) => at.runtime.permissions.addRule({ tool_pattern: 't', action: 'deny', [name]: value }), accepted,
     ];
@@ -418,6 +415,7 @@ cases['a result of a call that was not allowed is tool_not_gated, unless it is a
     await turn.request();
     await turn.dispatched();
     await turn.append(calling(['c1', 'free'], ['c2', 'writes'], ['c3', 'unknown']));
+    same((await turn.gate({ toolCallId: 'c1', toolName: 'free', arguments: {} })).outcome, 'allow');
     const before = await at.stored();
     for (const [id, name] of [['c2', 'writes'], ['c3', 'unknown']]) {
         const error = await fails(() => turn.append(resultOf(id, name, 'done')), 'tool_not_gated');
@@ -431,7 +429,7 @@ cases['a result of a call that was not allowed is tool_not_gated, unless it is a
 };
 
 cases['what is wrong about the gate\'s input is invalid_argument, names the field, and changes nothing'] = async () => {
-    const at = await world({ host: { cwd: '/w', resolvePaths: (base, paths) => paths.map((canonical) => ({ canonical })) } });
+    const at = await world({ asks: true, host: { cwd: '/w', resolvePaths: (base, paths) => paths.map((canonical) => ({ canonical })) } });
     const before = await at.stored();
     const memory = (more) => rc.Runtime.open({ storage: 'memory', ...more });
     const rule = (more) => rc.compilePolicy([{ tool_pattern: 'x', action: 'deny' }, { tool_pattern: 'x', action: 'deny', ...more }]);

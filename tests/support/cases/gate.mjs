@@ -26,7 +26,7 @@ const absolute = (base, path) => {
 const HOST = { cwd: '/w', resolvePaths: (base, paths) => paths.map((path) => absolute(base, path)) };
 
 const call = (toolName, args = {}) => ({ toolCallId: 'c1', toolName, arguments: args });
-const place = (more) => world({ host: HOST, tools: TOOLS, ...more });
+const place = (more) => world({ host: HOST, tools: TOOLS, asks: true, ...more });
 
 /** A question for `decide` with every member, and what the host answered. */
 const question = () => ({
