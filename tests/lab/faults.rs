@@ -43,6 +43,8 @@ struct State {
     faults: RefCell<HashMap<usize, Fault>>,
     always: RefCell<Option<Fault>>,
     refuse_deletion: Cell<bool>,
+    refuse_looks: Cell<bool>,
+    refuse_loads: Cell<bool>,
     reads_wait: RefCell<Option<Signal>>,
     applied: RefCell<Vec<Rc<Commit<Value>>>>,
 }
@@ -75,6 +77,12 @@ impl FaultyStorage {
     /// Lets deletions fail.
     pub fn refuse_deletion(&self, refuse: bool) {
         self.state.refuse_deletion.set(refuse);
+    }
+
+    /// Lets looks at a session's counters fail, and loading it.
+    pub fn refuse_reads(&self, looks: bool, loads: bool) {
+        self.state.refuse_looks.set(looks);
+        self.state.refuse_loads.set(loads);
     }
 
     /// Lets reads of messages wait for a signal.
@@ -140,10 +148,16 @@ impl SessionStorage<Value> for FaultySession {
     }
 
     fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
+        if self.state.refuse_looks.get() {
+            return Box::pin(async { Err(failure()) });
+        }
         self.inner.counters()
     }
 
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
+        if self.state.refuse_loads.get() {
+            return Box::pin(async { Err(failure()) });
+        }
         self.inner.load()
     }
 

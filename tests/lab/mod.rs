@@ -3,6 +3,7 @@
 
 mod executor;
 mod faults;
+mod host;
 mod model;
 pub mod pairing;
 pub mod random;
@@ -14,7 +15,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest};
 use runcontext::{
     Error, Result,
-    runtime::{Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
+    runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
     storage::{keys, memory::MemoryStorage},
 };
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 pub use executor::{Waits, run, waits};
 pub use faults::{Fault, FaultyStorage};
+pub use host::{Says, TestHost};
 pub use model::{Script, Seen, Step};
 pub use tools::Toolbox;
 pub use world::TestWorld;
@@ -64,6 +66,17 @@ impl Lab {
 
     /// A page that opens on what is stored.
     pub fn on(memory: MemoryStorage<Value>, strict: bool) -> Self {
+        let tools = vec![declaration("add", true), declaration("write_file", false)];
+        Self::with(memory, strict, tools, None)
+    }
+
+    /// The same with other tools, and with a file system.
+    pub fn with(
+        memory: MemoryStorage<Value>,
+        strict: bool,
+        declarations: Vec<ToolDeclaration<Value>>,
+        host: Option<Rc<TestHost>>,
+    ) -> Self {
         let world = Rc::new(TestWorld::default());
         let storage = Rc::new(FaultyStorage::new(memory));
         let model = Rc::new(Script::default());
@@ -73,9 +86,9 @@ impl Lab {
             world: world.clone(),
             model: Some(model.clone()),
             tools: tools.clone(),
-            declarations: vec![declaration("add", true), declaration("write_file", false)],
+            declarations,
             strict,
-            host: None,
+            host: host.map(|host| host as Rc<dyn Host>),
             fold: runcontext_fold,
             protected: vec!["secrets".to_owned()],
         };

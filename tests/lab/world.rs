@@ -14,6 +14,7 @@ static WORLDS: AtomicU32 = AtomicU32::new(1);
 /// The surroundings of a runtime.
 pub struct TestWorld {
     now: Cell<f64>,
+    monotonic: Cell<Option<f64>>,
     number: u32,
     ids: Cell<u32>,
     spawned: RefCell<Vec<LocalFuture<'static, ()>>>,
@@ -24,6 +25,7 @@ impl Default for TestWorld {
     fn default() -> Self {
         Self {
             now: Cell::new(1_000.0),
+            monotonic: Cell::new(None),
             number: WORLDS.fetch_add(1, Ordering::SeqCst),
             ids: Cell::new(0),
             spawned: RefCell::default(),
@@ -36,6 +38,11 @@ impl TestWorld {
     /// Sets the clock.
     pub fn at(&self, now: f64) {
         self.now.set(now);
+    }
+
+    /// Sets the clock that nobody can set, or takes it away.
+    pub fn monotonic_at(&self, now: Option<f64>) {
+        self.monotonic.set(now);
     }
 
     /// What the clock calls whenever it is read.
@@ -61,6 +68,10 @@ impl World for TestWorld {
             self.on_now.borrow_mut().get_or_insert(call);
         }
         self.now.get()
+    }
+
+    fn monotonic(&self) -> Option<f64> {
+        self.monotonic.get()
     }
 
     fn new_id(&self) -> String {
