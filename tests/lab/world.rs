@@ -89,6 +89,11 @@ impl World for TestWorld {
         format!("operation-{}-{}", self.number, self.ids.get())
     }
 
+    fn a_while(&self) -> LocalFuture<'static, ()> {
+        let later = self.later.borrow().clone();
+        Box::pin(async move { later.fired().await })
+    }
+
     fn spawn(&self, future: LocalFuture<'static, ()>) {
         self.spawned.borrow_mut().push(future);
     }

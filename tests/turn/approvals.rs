@@ -14,7 +14,9 @@ use std::{cell::RefCell, rc::Rc};
 use runcontext::{
     Result,
     permissions::{DecideInput, definition_digest},
-    runtime::{Answer, ApprovalResult, Decided, FurtherBypass, PromptOptions, Session, Signal, Turn, TurnReport},
+    runtime::{
+        Answer, ApprovalResult, Decided, FurtherBypass, PromptOptions, Session, Signal, Turn, TurnReport,
+    },
     session::{NewSession, ToolCall, ToolDeclaration},
     storage::memory::MemoryStorage,
 };
@@ -170,7 +172,7 @@ impl Page {
 
     fn approve_further(&self, id: &str, scope: &str, seconds: Option<f64>) -> Result<ApprovalResult> {
         let further = FurtherBypass {
-            scope: scope.to_owned(),
+            scope: Some(scope.to_owned()).filter(|scope| !scope.is_empty()),
             seconds,
         };
         let answer = self.lab.runtime.answer(id, Answer::Approve, Some(further));
@@ -192,7 +194,9 @@ impl Page {
     }
 
     fn add_rule(&self, rule: Value) {
-        self.lab.run(self.lab.runtime.permissions().add_rule(&rule)).unwrap();
+        self.lab
+            .run(self.lab.runtime.permissions().add_rule(&rule))
+            .unwrap();
     }
 }
 

@@ -6,13 +6,13 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use runcontext::{
     ErrorCode,
     permissions::Action,
-    runtime::{Answer, ApprovalOutcome},
+    runtime::{Answer, ApprovalOutcome, Signal},
     session::Outcome,
 };
 use serde_json::json;
 
 use super::{Page, called, known, told, turn_with, waiting, writes_file};
-use crate::lab::{incoming, interrupted, refused, waits};
+use crate::lab::{Fault, incoming, interrupted, refused, waits};
 
 #[test]
 fn a_host_asks_waits_and_appends_the_result_of_what_was_approved() {
@@ -31,7 +31,11 @@ fn a_host_asks_waits_and_appends_the_result_of_what_was_approved() {
     assert!(!asking.go_on());
     page.approve(&id).unwrap();
     assert_eq!(page.stored(), known(&[("c1", "approved")]));
-    assert_eq!(refused(append()).code(), ErrorCode::ToolNotGated, "nobody has claimed it");
+    assert_eq!(
+        refused(append()).code(),
+        ErrorCode::ToolNotGated,
+        "nobody has claimed it"
+    );
     assert_eq!(asking.done().unwrap().outcome, ApprovalOutcome::Approved);
     assert_eq!(page.stored(), known(&[("c1", "claimed")]));
     append().unwrap();
@@ -51,7 +55,11 @@ fn the_result_of_a_call_that_was_rejected_is_refused_unless_it_is_an_error() {
     page.reject(&id, "no").unwrap();
     let rejected = asking.done().unwrap();
     assert_eq!(
-        (rejected.outcome, rejected.note.as_deref(), rejected.message.as_deref()),
+        (
+            rejected.outcome,
+            rejected.note.as_deref(),
+            rejected.message.as_deref()
+        ),
         (
             ApprovalOutcome::Rejected,
             Some("no"),
@@ -61,7 +69,12 @@ fn the_result_of_a_call_that_was_rejected_is_refused_unless_it_is_an_error() {
     let ran = told("c1", "write_file", "done", false);
     let error = refused(page.lab.run(turn.append(vec![incoming(ran)])));
     assert_eq!(error.code(), ErrorCode::ToolNotGated);
-    let refusal = told("c1", "write_file", "User rejected this tool call. Reason: no", true);
+    let refusal = told(
+        "c1",
+        "write_file",
+        "User rejected this tool call. Reason: no",
+        true,
+    );
     page.lab.run(turn.append(vec![incoming(refusal)])).unwrap();
     assert_eq!(page.stored(), []);
 }
@@ -81,11 +94,17 @@ fn asking_twice_about_a_call_is_one_approval_whatever_became_of_it() {
         .collect();
     assert!(sixteen.iter().all(|other| *other == id));
     assert_eq!(page.only(), id);
-    assert_eq!(page.lab.events().iter().filter(|event| *event == "asked").count(), 1);
+    assert_eq!(
+        page.lab.events().iter().filter(|event| *event == "asked").count(),
+        1
+    );
 
     page.approve(&id).unwrap();
     assert_eq!(page.asks(&turn, &call), id, "approved");
-    assert_eq!(waiting(&page, &turn, &id).done().unwrap().outcome, ApprovalOutcome::Approved);
+    assert_eq!(
+        waiting(&page, &turn, &id).done().unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
     assert_eq!(page.asks(&turn, &call), id, "it runs");
     assert_eq!(
         refused(waiting(&page, &turn, &id).done()).code(),
@@ -123,20 +142,21 @@ fn of_two_answers_at_once_one_counts() {
     let call = writes_file("c1", "a.txt");
     let turn = turn_with(&page, &session, std::slice::from_ref(&call));
     let id = page.asks(&turn, &call);
-    let held = runcontext::runtime::Signal::default();
+    let held = Signal::default();
     for attempt in [1, 2] {
-        page.lab
-            .storage
-            .fail(attempt, crate::lab::Fault::Wait(held.clone()));
+        page.lab.storage.fail(attempt, Fault::Wait(held.clone()));
     }
     let runtime = &page.lab.runtime;
     let mut yes = waits(&page.lab.world, runtime.answer(&id, Answer::Approve, None));
     let mut no = waits(&page.lab.world, runtime.answer(&id, Answer::Reject(None), None));
     assert!(!yes.go_on() && !no.go_on());
     held.fire();
-    assert_eq!(no.done().unwrap().outcome, ApprovalOutcome::Rejected);
-    assert_eq!(refused(yes.done()).code(), ErrorCode::ApprovalNotFound);
-    assert_eq!(waiting(&page, &turn, &id).done().unwrap().outcome, ApprovalOutcome::Rejected);
+    assert_eq!(yes.done().unwrap().outcome, ApprovalOutcome::Approved);
+    assert_eq!(refused(no.done()).code(), ErrorCode::ApprovalNotFound);
+    assert_eq!(
+        waiting(&page, &turn, &id).done().unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
 }
 
 #[test]
@@ -161,14 +181,17 @@ fn a_host_that_waits_no_longer_leaves_the_approval_as_it_is() {
     let call = writes_file("c1", "a.txt");
     let turn = turn_with(&page, &session, std::slice::from_ref(&call));
     let id = page.asks(&turn, &call);
-    let stop = runcontext::runtime::Signal::default();
+    let stop = Signal::default();
     let mut asking = waits(&page.lab.world, turn.approval(&id, &stop));
     assert!(!asking.go_on());
     stop.fire();
     assert_eq!(asking.done().unwrap().outcome, ApprovalOutcome::Cancelled);
     assert_eq!(page.stored(), known(&[("c1", "pending")]));
     page.approve(&id).unwrap();
-    assert_eq!(waiting(&page, &turn, &id).done().unwrap().outcome, ApprovalOutcome::Approved);
+    assert_eq!(
+        waiting(&page, &turn, &id).done().unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
 }
 
 #[test]
@@ -181,21 +204,50 @@ fn an_answer_that_is_being_saved_while_the_turn_ends_brings_no_approval_back() {
             let call = writes_file("c1", "a.txt");
             let turn = turn_with(&page, &session, std::slice::from_ref(&call));
             let id = page.asks(&turn, &call);
-            let held = runcontext::runtime::Signal::default();
+            let held = Signal::default();
             let fault = match heard_late {
-                true => crate::lab::Fault::WaitForAnswer(held.clone()),
-                false => crate::lab::Fault::Wait(held.clone()),
+                true => Fault::WaitForAnswer(held.clone()),
+                false => Fault::Wait(held.clone()),
             };
             page.lab.storage.fail(1, fault);
             let runtime = &page.lab.runtime;
             let mut answering = waits(&page.lab.world, runtime.answer(&id, answer, None));
             assert!(!answering.go_on());
-            page.lab.run(turn.cancel()).unwrap();
+            let cancelling = waits(&page.lab.world, turn.cancel());
             held.fire();
-            let _told = answering.done();
+            let told = answering.done().unwrap();
+            assert_eq!(told.outcome, ApprovalOutcome::Cancelled);
+            assert!(cancelling.done().unwrap().saved);
             assert_eq!(session.machine().approvals(), []);
             assert_eq!(page.stored(), []);
         }
+    }
+}
+
+#[test]
+fn a_question_that_is_asked_again_while_the_turn_ends_does_not_stay() {
+    for heard_late in [false, true] {
+        let page = Page::empty();
+        let session = page.create();
+        let call = writes_file("c1", "a.txt");
+        let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+        let id = page.asks(&turn, &call);
+        page.host.link("/ws/a.txt", "/etc/a.txt");
+        let held = Signal::default();
+        let fault = match heard_late {
+            true => Fault::WaitForAnswer(held.clone()),
+            false => Fault::Wait(held.clone()),
+        };
+        page.lab.storage.fail(1, fault);
+        let runtime = &page.lab.runtime;
+        let mut answering = waits(&page.lab.world, runtime.answer(&id, Answer::Approve, None));
+        assert!(!answering.go_on());
+        let cancelling = waits(&page.lab.world, turn.cancel());
+        held.fire();
+        assert_eq!(answering.done().unwrap().outcome, ApprovalOutcome::Cancelled);
+        assert!(cancelling.done().unwrap().saved);
+        assert_eq!(session.machine().approvals(), []);
+        assert_eq!(page.stored(), []);
     }
 }
 
@@ -208,17 +260,18 @@ fn a_claim_that_is_being_saved_while_the_turn_ends_lets_nothing_run() {
         let turn = turn_with(&page, &session, std::slice::from_ref(&call));
         let id = page.asks(&turn, &call);
         page.approve(&id).unwrap();
-        let held = runcontext::runtime::Signal::default();
+        let held = Signal::default();
         let fault = match heard_late {
-            true => crate::lab::Fault::WaitForAnswer(held.clone()),
-            false => crate::lab::Fault::Wait(held.clone()),
+            true => Fault::WaitForAnswer(held.clone()),
+            false => Fault::Wait(held.clone()),
         };
         page.lab.storage.fail(1, fault);
         let mut claiming = waiting(&page, &turn, &id);
         assert!(!claiming.go_on());
-        page.lab.run(turn.cancel()).unwrap();
+        let cancelling = waits(&page.lab.world, turn.cancel());
         held.fire();
         assert_eq!(claiming.done().unwrap().outcome, ApprovalOutcome::Cancelled);
+        assert!(cancelling.done().unwrap().saved);
         assert_eq!(session.machine().approvals(), []);
         assert_eq!(page.stored(), []);
     }

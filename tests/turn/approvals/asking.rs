@@ -31,13 +31,24 @@ fn a_prompt_waits_for_an_answer_and_another_session_goes_on_meanwhile() {
     let [(of, approval)] = asked.as_slice() else {
         panic!("{asked:?}");
     };
-    assert_eq!((of.as_str(), approval.call.clone()), (ID, writes_file("c1", "a.txt")));
     assert_eq!(
-        (approval.agent_id.as_deref(), approval.source.as_deref(), approval.label.as_deref()),
+        (of.as_str(), approval.call.clone()),
+        (ID, writes_file("c1", "a.txt"))
+    );
+    assert_eq!(
+        (
+            approval.agent_id.as_deref(),
+            approval.source.as_deref(),
+            approval.label.as_deref()
+        ),
         (Some("main"), Some("chat"), Some("Notes"))
     );
     assert_eq!(
-        (approval.category.as_deref(), approval.mcp_server.as_deref(), approval.created_at),
+        (
+            approval.category.as_deref(),
+            approval.mcp_server.as_deref(),
+            approval.created_at
+        ),
         (Some("files"), None, 2_000.0)
     );
     assert_eq!(
@@ -50,7 +61,13 @@ fn a_prompt_waits_for_an_answer_and_another_session_goes_on_meanwhile() {
     let paths: Vec<_> = approval
         .paths
         .iter()
-        .map(|path| (path.requested.as_str(), path.lexical.as_str(), path.canonical.as_deref()))
+        .map(|path| {
+            (
+                path.requested.as_str(),
+                path.lexical.as_str(),
+                path.canonical.as_deref(),
+            )
+        })
         .collect();
     assert_eq!(paths, [("a.txt", "/ws/a.txt", Some("/ws/a.txt"))]);
 
@@ -227,7 +244,13 @@ fn two_calls_of_one_message_that_share_an_id_are_asked_about_each_for_itself() {
     page.reject(&asked[1], "not that").unwrap();
     page.approve(&asked[0]).unwrap();
     prompting.done().unwrap();
-    let ran: Vec<Value> = page.lab.tools.called().into_iter().map(|(.., arguments)| arguments).collect();
+    let ran: Vec<Value> = page
+        .lab
+        .tools
+        .called()
+        .into_iter()
+        .map(|(.., arguments)| arguments)
+        .collect();
     assert_eq!(ran, [json!({ "path": "a.txt" })]);
     let refusal = "User rejected this tool call. Reason: not that";
     assert_eq!(
@@ -261,6 +284,9 @@ fn an_answer_that_was_given_cannot_be_given_again() {
     }
     assert_eq!(page.lab.stored(), before);
     prompting.done().unwrap();
-    assert_eq!(refused(page.approve(&asked[0])).code(), ErrorCode::ApprovalNotFound);
+    assert_eq!(
+        refused(page.approve(&asked[0])).code(),
+        ErrorCode::ApprovalNotFound
+    );
     assert_eq!(page.ran(), ["c1"]);
 }

@@ -20,7 +20,10 @@ fn fetches(id: &str) -> ToolCall<Value> {
 #[test]
 fn an_approval_may_say_what_is_not_asked_about_from_now_on() {
     // The tool that is asked about, the scope, and which of shell, web and file need no question then.
-    let cases: [(ToolCall<Value>, &str, [bool; 3]); 6] = [
+    let cases: [(ToolCall<Value>, &str, [bool; 3]); 8] = [
+        // Without a scope it is the tool's own.
+        (shell("c1"), "", [true, false, false]),
+        (fetches("c1"), "", [false, true, false]),
         (shell("c1"), "all", [true, true, true]),
         (shell("c1"), "category", [true, false, false]),
         (writes_file("c1", "a.txt"), "category", [false, false, true]),
@@ -61,7 +64,11 @@ fn it_ends_after_the_seconds_that_were_given() {
     page.approve_further(&id, "category", Some(60.0)).unwrap();
     let outcome_at = |now: f64| {
         page.lab.world.at(now);
-        page.lab.run(session.explain(&shell("x1"))).unwrap().decision.outcome
+        page.lab
+            .run(session.explain(&shell("x1")))
+            .unwrap()
+            .decision
+            .outcome
     };
     assert_eq!(outcome_at(61_999.0), Action::Allow);
     assert_eq!(outcome_at(62_000.0), Action::Require);

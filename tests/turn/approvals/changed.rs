@@ -3,11 +3,7 @@
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use runcontext::{
-    ErrorCode,
-    permissions::Action,
-    runtime::ApprovalOutcome,
-};
+use runcontext::{ErrorCode, permissions::Action, runtime::ApprovalOutcome};
 use serde_json::json;
 
 use super::{Page, called, conversation, known, message, told, tool, tools, turn_with, waiting, writes_file};
@@ -22,14 +18,21 @@ fn other_arguments_are_asked_about_again_and_an_advisory_one_is_not() {
     let first = page.asks(&turn, &call);
     let asking = waiting(&page, &turn, &first);
 
-    let explained = called("c1", "write_file", json!({ "path": "a.txt", "why": "it is wanted" }));
+    let explained = called(
+        "c1",
+        "write_file",
+        json!({ "path": "a.txt", "why": "it is wanted" }),
+    );
     assert_eq!(page.asks(&turn, &explained), first);
 
     let other = called("c1", "write_file", json!({ "path": "a.txt", "mode": "append" }));
     let second = page.asks(&turn, &other);
     assert_ne!(second, first);
     assert_eq!(asking.done().unwrap().outcome, ApprovalOutcome::Superseded);
-    assert_eq!((page.only(), page.stored()), (second.clone(), known(&[("c1", "pending")])));
+    assert_eq!(
+        (page.only(), page.stored()),
+        (second.clone(), known(&[("c1", "pending")]))
+    );
     assert_eq!(refused(page.approve(&first)).code(), ErrorCode::ApprovalNotFound);
 
     // What was approved for one is not approved for the other.
@@ -51,7 +54,10 @@ fn other_arguments_for_a_call_that_runs_are_no_new_question() {
     let turn = turn_with(&page, &session, std::slice::from_ref(&call));
     let id = page.asks(&turn, &call);
     page.approve(&id).unwrap();
-    assert_eq!(waiting(&page, &turn, &id).done().unwrap().outcome, ApprovalOutcome::Approved);
+    assert_eq!(
+        waiting(&page, &turn, &id).done().unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
     assert_eq!(page.asks(&turn, &writes_file("c1", "b.txt")), id);
     assert_eq!(page.stored(), known(&[("c1", "claimed")]));
 }
@@ -60,15 +66,20 @@ fn other_arguments_for_a_call_that_runs_are_no_new_question() {
 fn a_tool_that_is_defined_otherwise_after_a_restart_is_asked_about_again() {
     let other_tool = || {
         let mut tools = tools();
-        tools[1] = tool("run", json!({ "access": "execute", "category": "shell", "advisory": ["/why"] }));
+        tools[1] = tool(
+            "run",
+            json!({ "access": "execute", "category": "shell", "advisory": ["/why"] }),
+        );
         tools
     };
     let first = Page::empty();
     let session = first.create();
-    first.lab.model.answers(message(&[called("c1", "run", json!({}))]));
-    let prompting = first.prompting(&session);
+    first
+        .lab
+        .model
+        .answers(message(&[called("c1", "run", json!({}))]));
+    let _dies = first.prompting(&session);
     let id = first.only();
-    drop(prompting);
     // One page asks again by resuming, the other by approving.
     for approves in [false, true] {
         let memory = crate::approvals::restart::copied(&first);
@@ -99,7 +110,9 @@ fn a_deny_rule_that_is_added_while_a_person_is_asked_wins() {
         .answers(message(&[writes_file("c1", "private/a.txt")]))
         .answers(says("pity"));
     let prompting = page.prompting(&session);
-    page.add_rule(json!({ "tool_pattern": "*", "path_pattern": "private/*", "action": "deny", "priority": 1 }));
+    page.add_rule(
+        json!({ "tool_pattern": "*", "path_pattern": "private/*", "action": "deny", "priority": 1 }),
+    );
     let answered = page.approve(&page.only()).unwrap();
     let refusal = "`write_file` on `private/a.txt` is denied: a rule says so";
     assert_eq!(
@@ -150,7 +163,10 @@ fn a_link_that_is_moved_to_a_denied_place_while_a_person_is_asked_is_denied() {
         .answers(says("pity"));
     let prompting = page.prompting(&session);
     page.host.link("/ws/link", "/ws/secrets");
-    assert_eq!(page.approve(&page.only()).unwrap().outcome, ApprovalOutcome::Rejected);
+    assert_eq!(
+        page.approve(&page.only()).unwrap().outcome,
+        ApprovalOutcome::Rejected
+    );
     prompting.done().unwrap();
     assert_eq!(page.lab.tools.calls(), 0);
     assert_eq!(page.stored(), []);
@@ -169,8 +185,13 @@ fn a_call_that_is_allowed_by_now_runs_when_it_is_gated_again_and_its_approval_ha
 
     page.host.link("/ws/link", "/ws/docs/other");
     page.add_rule(json!({ "tool_pattern": "write_file", "action": "allow", "priority": 1 }));
-    session.bypass(runcontext::permissions::BypassScope::All, None).unwrap();
-    assert_eq!(page.approve(&page.only()).unwrap().outcome, ApprovalOutcome::Superseded);
+    session
+        .bypass(runcontext::permissions::BypassScope::All, None)
+        .unwrap();
+    assert_eq!(
+        page.approve(&page.only()).unwrap().outcome,
+        ApprovalOutcome::Superseded
+    );
     prompting.done().unwrap();
     // `ran` looks at what storage knew when the tool began.
     assert_eq!(page.ran(), ["c1"]);
@@ -184,12 +205,17 @@ fn a_call_that_is_allowed_by_now_and_whose_approval_cannot_be_ended_does_not_run
     let call = called("c1", "run", json!({}));
     let turn = turn_with(&page, &session, std::slice::from_ref(&call));
     page.asks(&turn, &call);
-    session.bypass(runcontext::permissions::BypassScope::All, None).unwrap();
+    session
+        .bypass(runcontext::permissions::BypassScope::All, None)
+        .unwrap();
     page.lab.storage.always(Some(crate::lab::Fault::Refuse));
     let error = refused(page.lab.run(turn.gate(&call)).map(|decided| decided.decision));
     assert_eq!(error.code(), ErrorCode::StorageFailed);
     let result = told("c1", "run", "done", false);
-    let append = || page.lab.run(turn.append(vec![crate::lab::incoming(result.clone())]));
+    let append = || {
+        page.lab
+            .run(turn.append(vec![crate::lab::incoming(result.clone())]))
+    };
     assert_eq!(refused(append()).code(), ErrorCode::ToolNotGated);
     page.lab.storage.always(None);
     let decided = page.gated(&turn, &call);

@@ -47,9 +47,16 @@ fn of_two_pages_that_answer_one_counts_and_the_other_is_told_so() {
         let (page, session) = asking();
         let prompting = page.prompting(&session);
         let (other, id) = (page.beside(), page.only());
-        let pages = if other_first { [&other, &page] } else { [&page, &other] };
+        let pages = if other_first {
+            [&other, &page]
+        } else {
+            [&page, &other]
+        };
         assert_eq!(pages[0].approve(&id).unwrap().outcome, ApprovalOutcome::Approved);
-        assert_eq!(refused(pages[1].reject(&id, "no")).code(), ErrorCode::ApprovalNotFound);
+        assert_eq!(
+            refused(pages[1].reject(&id, "no")).code(),
+            ErrorCode::ApprovalNotFound
+        );
         page.lab.world.a_while_later();
         prompting.done().unwrap();
         assert_eq!(page.ran(), ["c1"]);
@@ -66,8 +73,14 @@ fn of_two_answers_that_are_saved_at_once_in_two_pages_one_counts() {
     let wait = || crate::lab::Fault::Wait(held.clone());
     page.lab.storage.fail(1, wait());
     other.lab.storage.fail(1, wait());
-    let mut here = waits(&page.lab.world, page.lab.runtime.answer(&id, Answer::Approve, None));
-    let mut there = waits(&other.lab.world, other.lab.runtime.answer(&id, Answer::Reject(None), None));
+    let mut here = waits(
+        &page.lab.world,
+        page.lab.runtime.answer(&id, Answer::Approve, None),
+    );
+    let mut there = waits(
+        &other.lab.world,
+        other.lab.runtime.answer(&id, Answer::Reject(None), None),
+    );
     assert!(!here.go_on() && !there.go_on());
     held.fire();
     assert_eq!(there.done().unwrap().outcome, ApprovalOutcome::Rejected);
@@ -110,7 +123,10 @@ fn what_another_page_asks_about_again_is_what_this_one_waits_for() {
     let (other, first) = (page.beside(), page.only());
     page.host.link("/ws/a.txt", "/etc/a.txt");
     other.host.link("/ws/a.txt", "/etc/a.txt");
-    assert_eq!(other.approve(&first).unwrap().outcome, ApprovalOutcome::Superseded);
+    assert_eq!(
+        other.approve(&first).unwrap().outcome,
+        ApprovalOutcome::Superseded
+    );
     page.lab.world.a_while_later();
     assert!(!prompting.go_on());
     let second = page.only();
@@ -145,7 +161,10 @@ fn opening_a_session_whose_turn_runs_elsewhere_ends_none_of_its_approvals() {
     let mut prompting = page.prompting(&session);
     let other = page.beside();
     let there = other.lab.open();
-    assert_eq!(there.machine().interrupted().unwrap().pending_approvals, other.asked());
+    assert_eq!(
+        there.machine().interrupted().unwrap().pending_approvals,
+        other.asked()
+    );
     assert_eq!(page.stored(), known(&[("c1", "pending")]));
     page.approve(&page.only()).unwrap();
     assert!(prompting.go_on());
@@ -168,7 +187,10 @@ fn a_turn_that_another_page_abandons_tells_the_one_that_waits() {
     assert_eq!(conversation(&page).len(), 3);
     assert_eq!(page.stored(), []);
     let ended = "the question about this call has ended without an answer";
-    assert_eq!(session.machine().bodies()[2], told("c1", "write_file", ended, true));
+    assert_eq!(
+        session.machine().bodies()[2],
+        told("c1", "write_file", ended, true)
+    );
 }
 
 #[test]

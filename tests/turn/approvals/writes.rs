@@ -35,7 +35,11 @@ fn answer_all(page: &Page, session: &Session<Value>, prompting: &mut Waits<'_, R
         if prompting.go_on() {
             return;
         }
-        let asked: Vec<String> = session.machine().waiting_approvals().map(|it| it.id.clone()).collect();
+        let asked: Vec<String> = session
+            .machine()
+            .waiting_approvals()
+            .map(|it| it.id.clone())
+            .collect();
         for id in asked {
             let _told = page.approve(&id);
         }
@@ -49,7 +53,10 @@ fn without_fault() -> Stored {
     let mut prompting = page.prompting(&session);
     answer_all(&page, &session, &mut prompting);
     assert!(prompting.done().unwrap().saved);
-    assert_eq!((page.ran(), page.lab.storage.attempts()), (vec!["c1".to_owned()], COMMITS + 1));
+    assert_eq!(
+        (page.ran(), page.lab.storage.attempts()),
+        (vec!["c1".to_owned()], COMMITS + 1)
+    );
     page.lab.stored()
 }
 
@@ -102,7 +109,11 @@ fn a_write_that_is_slow_at_any_commit_of_the_flow_changes_nothing() {
             page.lab.storage.fail(at, fault);
             let mut prompting = page.prompting(&session);
             let ids = |session: &Session<Value>| -> Vec<String> {
-                session.machine().waiting_approvals().map(|it| it.id.clone()).collect()
+                session
+                    .machine()
+                    .waiting_approvals()
+                    .map(|it| it.id.clone())
+                    .collect()
             };
             // Answers that are begun while the write is slow wait with it.
             let runtime = &page.lab.runtime;
@@ -110,7 +121,9 @@ fn a_write_that_is_slow_at_any_commit_of_the_flow_changes_nothing() {
                 .into_iter()
                 .map(|id| {
                     crate::lab::waits(&page.lab.world, async move {
-                        runtime.answer(&id, runcontext::runtime::Answer::Approve, None).await
+                        runtime
+                            .answer(&id, runcontext::runtime::Answer::Approve, None)
+                            .await
                     })
                 })
                 .collect();
@@ -141,7 +154,11 @@ fn while_every_write_fails_nothing_runs_that_is_not_claimed_and_flush_finishes_t
         answer_all(&page, &session, &mut prompting);
         assert_eq!(page.ran().len(), usize::from(at > CLAIM), "{at}");
         let ended = prompting.go_on();
-        assert_eq!(ended, at >= CLAIM, "a person who could not answer is still asked: {at}");
+        assert_eq!(
+            ended,
+            at >= CLAIM,
+            "a person who could not answer is still asked: {at}"
+        );
         for attempt in 1..200 {
             page.lab.storage.forgive(attempt);
         }
@@ -199,7 +216,11 @@ fn an_approval_that_is_not_saved_yet_is_shown_and_saved_with_the_answer() {
     page.lab.storage.fail(1, Fault::Refuse);
     let id = page.asks(&turn, &call);
     assert_eq!((page.asked(), page.stored()), (Vec::<String>::new(), known(&[])));
-    let shown: Vec<String> = session.machine().waiting_approvals().map(|it| it.id.clone()).collect();
+    let shown: Vec<String> = session
+        .machine()
+        .waiting_approvals()
+        .map(|it| it.id.clone())
+        .collect();
     assert_eq!(shown, std::slice::from_ref(&id));
     page.approve(&id).unwrap();
     assert_eq!(page.stored(), known(&[("c1", "approved")]));
