@@ -52,12 +52,15 @@ fn tools() -> Vec<ToolDeclaration<Value>> {
     ]
 }
 
+/// A call that ran, and where its approval stood in storage when it began.
+type Ran = (String, Option<String>);
+
 /// A page that opens on what is stored, with the workspace `/ws`.
 struct Page {
     lab: Lab,
     host: Rc<TestHost>,
-    /// How often each call ran, and what storage knew of its approval when it began.
-    ran: Rc<RefCell<Vec<(String, Option<String>)>>>,
+    /// The calls that ran, in order.
+    ran: Rc<RefCell<Vec<Ran>>>,
 }
 
 impl Page {
