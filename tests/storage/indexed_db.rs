@@ -20,7 +20,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use crate::{
     conformance::{Place, conformance},
-    make::{Body, append, checkpoint, create, dispatch, floats, put, seen, set, snapshot},
+    make::{Body, append, asks, checkpoint, create, dispatch, floats, put, seen, set, snapshot},
 };
 
 #[wasm_bindgen(module = "/tests/storage/raw.js")]
@@ -47,6 +47,8 @@ extern "C" {
     fn lose_answer();
     fn fail(name: &str);
     fn watch() -> Array;
+    #[wasm_bindgen(catch, js_name = makeVersionOne)]
+    async fn make_version_one(name: &str) -> Result<JsValue, JsValue>;
 }
 
 /// A database of a test's own.
@@ -118,6 +120,9 @@ async fn memory_keeps_the_same_records() {
         set("s", "op-2", "title", json!("t")),
         append("s", "op-0", 0, 0, 1),
         append("s", "op-3", 1, 3, 4),
+        asks("s", "op-4", "r", Some(0)),
+        asks("s", "op-5", "r", Some(1)),
+        asks("s", "op-6", "q", Some(0)),
         dispatch("t", "op-0"),
     ];
     for change in commits {
@@ -294,6 +299,52 @@ async fn a_newer_schema_is_refused_and_left_as_it_is() {
         "it has no stores to read"
     );
     assert_eq!(open_at(&place.0, 99).await.unwrap(), "99");
+}
+
+#[test]
+async fn a_database_of_version_1_is_upgraded_with_everything_kept() {
+    let place = Named::new();
+    make_version_one(&place.0).await.unwrap();
+    let before = place.dump().await;
+    assert_eq!(before.len(), 13);
+    let storage = place.connect().await.unwrap();
+    let mut after = place.dump().await;
+    assert_eq!(after.remove("approvals"), Some(Vec::new()));
+    assert_eq!(after, before);
+
+    let s = storage.session("s");
+    let stored = s.load().await.unwrap().unwrap();
+    assert_eq!(
+        (stored.record.counters, stored.record.message_count),
+        (at(2, 1), 2)
+    );
+    assert_eq!(stored.record.settings["title"], "old");
+    assert_eq!(
+        (
+            stored.outlines.len(),
+            stored.snapshots.len(),
+            stored.checkpoints.len()
+        ),
+        (2, 1, 1)
+    );
+    let bodies = s.read_messages(0, 2).await.unwrap();
+    assert_eq!(
+        seen(&bodies[0]),
+        r#"{"role":"user","content":"hello","timestamp":1}"#
+    );
+    assert_eq!(storage.shared().policy_version().await, Ok(7));
+    // What was applied before is known, and a person may be asked.
+    assert_eq!(
+        commit(&s, append("s", "op-2", 2, 2, 3)).await,
+        CommitStatus::AlreadyApplied(at(2, 1))
+    );
+    assert_eq!(
+        commit(&s, asks("s", "op-3", "r", Some(0))).await,
+        CommitStatus::Applied(at(2, 1))
+    );
+    assert_eq!(s.approvals().await.unwrap().len(), 1);
+    drop((storage, s));
+    assert_eq!(open_at(&place.0, 2).await.unwrap(), "2");
 }
 
 #[test]
