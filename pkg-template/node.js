@@ -2,6 +2,7 @@
 // The entry for Node. The import alone suffices: the first use reads the file beside this one and starts the module.
 
 import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 
 import { start, startWhenUsed } from './lifecycle.js';
 
@@ -19,5 +20,5 @@ startWhenUsed(load);
  */
 export function init(input) {
     const isFile = input instanceof URL && input.protocol === 'file:';
-    return start(isFile ? readFileSync(input) : input, load);
+    return start(isFile ? readFile(input) : input, load);
 }

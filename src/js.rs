@@ -3,11 +3,13 @@
 //! Every argument is copied to plain data before anything else happens, and every method that waits returns a
 //! promise that also carries what is wrong with the arguments.
 
+mod approvals;
 mod error;
 mod foreign;
 mod gate;
 mod host;
 pub(crate) mod json;
+mod permissions;
 pub(crate) mod plain;
 mod pure;
 mod runtime;
@@ -17,8 +19,10 @@ mod types;
 
 use std::future::Future;
 
+pub use approvals::ApprovalInbox;
 pub use error::RunContextError;
 pub use gate::*;
+pub use permissions::PermissionStore;
 pub use pure::*;
 pub use runtime::{Runtime, SkillCatalog};
 pub use session::Session;

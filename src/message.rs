@@ -10,6 +10,7 @@ mod outline;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use outline::OpenCalls;
 pub use outline::{Call, MessageOutline, Role, StopKind, turn_count};
 
 /// Position of a message in the stored conversation, from zero.
@@ -64,6 +65,8 @@ pub trait MessageView: Clone {
     fn text_len(&self) -> usize;
     /// The value of a number.
     fn number(&self) -> Option<f64>;
+    /// A number as JavaScript writes it.
+    fn number_text(&self) -> String;
     /// The value of a boolean.
     fn boolean(&self) -> Option<bool>;
     /// An own member of an object.

@@ -119,6 +119,12 @@ impl AbsolutePath {
         }
     }
 
+    /// The path that lies below another directory as this one lies below its own; none where it does not.
+    pub(crate) fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+        let rest = below(&self.key, &from.key)?;
+        Some(to.join(rest))
+    }
+
     /// The form that is compared.
     pub fn key(&self) -> &str {
         &self.key

@@ -3,23 +3,30 @@
 
 mod bypass;
 mod decision;
+mod digest;
 mod gate;
 mod input;
+mod lint;
 mod policy;
 mod preset;
 mod rule;
+mod store;
 mod text;
 mod tool;
 
 pub use bypass::{Bypass, BypassScope};
 pub use decision::{DecidedPath, Decision, Reason, TraceStep};
+pub use digest::{call_digest, definition_digest};
 pub use gate::{
     Circumstances, Inquiry, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule,
 };
 pub use input::{DecideInput, PROTECTED_NAMES, protected_names};
+pub use lint::LintFinding;
 pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};
 pub use rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
+pub use store::{PermissionChange, PermissionGroup};
+pub(crate) use store::{RowChange, Rows, users_of};
 pub use text::permissions_text;
 pub use tool::{
     ExtractedPath, GateCall, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted,

@@ -3,8 +3,10 @@
 //! It is one and the same code natively and in wasm. What differs (clock, ids, model, tools) comes in through the
 //! traits here. No `RefCell` borrow is held while foreign code runs.
 
+mod approvals;
 mod driver;
 mod gate;
+mod permissions;
 mod session;
 mod signal;
 mod turn;
@@ -28,11 +30,13 @@ use crate::{
         ToolCall, ToolDeclaration,
     },
     skills::{Catalog, SkillEntry},
-    storage::{ListFilter, LocalFuture, SessionRecord, Storage, StorageInfo},
+    storage::{ListFilter, LocalFuture, SessionRecord, SharedChange, Storage, StorageInfo, keys},
     untyped::{self, FromJson},
 };
 
+pub use approvals::{Answer, ApprovalOutcome, ApprovalResult, FurtherBypass};
 pub use gate::Decided;
+pub use permissions::PermissionStore;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
 pub use turn::Turn;
@@ -74,6 +78,11 @@ pub trait Host {
     fn path_style(&self) -> PathStyle;
     /// The root of the workspace, absolute; by default the session's working directory.
     fn workspace_root(&self) -> Option<String>;
+    /// Where a path really leads, where that can be said at once.
+    fn resolve_now(&self, base: &str, path: &str) -> Option<ResolvedPath> {
+        let (_, _) = (base, path);
+        None
+    }
     /// Where paths really lead: one answer for each, in order. `base` is absolute, and what a relative path is relative to.
     fn resolve(
         &self,
@@ -82,19 +91,48 @@ pub trait Host {
     ) -> LocalFuture<'_, std::result::Result<Vec<ResolvedPath>, String>>;
 }
 
-/// A host's tools. Errors are their own texts, shown to the model as failed results.
+/// What a tool is told beside its arguments.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The session's effective working directory.
+    pub working_directory: String,
+    /// Why the call may run.
+    pub decided: Decided,
+    /// The host that the tool works on.
+    pub host: Option<Rc<dyn Host>>,
+}
+
+impl ToolContext {
+    /// Whether a tool that goes on below a tree by itself must not show this path.
+    pub fn is_hidden(&self, path: &str) -> bool {
+        let host = self.host.as_ref();
+        let resolved = host.and_then(|host| host.resolve_now(&self.working_directory, path));
+        self.decided.hides(path, resolved)
+    }
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("working_directory", &self.working_directory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A host's tools. Errors are their own texts, code unit for code unit, shown to the model as failed results.
 pub trait Tools<M> {
     /// The paths that the tool finds in the arguments itself; none where it does not look.
     fn found_paths(&self, call: &ToolCall<M>) -> std::result::Result<Option<Vec<PathRequest>>, String> {
         let _ = call;
         Ok(None)
     }
-    /// Runs one call.
+    /// Runs one call in the session's effective working directory.
     fn run(
         &self,
         call: ToolCall<M>,
+        context: ToolContext,
         abort: Signal,
-    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, String>>;
+    ) -> LocalFuture<'_, std::result::Result<Incoming<M>, M>>;
 }
 
 /// What a runtime is made of.
@@ -109,14 +147,14 @@ pub struct Parts<M> {
     pub tools: Rc<dyn Tools<M>>,
     /// Answers where paths lead; without one no path is known.
     pub host: Option<Rc<dyn Host>>,
-    /// How names are compared where a difference must not open anything.
-    pub fold: Fold,
-    /// Names that are closed below the roots, folded.
-    pub protected: Vec<String>,
     /// What the model is told of the tools.
     pub declarations: Vec<ToolDeclaration<M>>,
     /// Whether results of calls that were not allowed are refused.
     pub strict: bool,
+    /// How names are compared.
+    pub fold: Fold,
+    /// Names that are closed below the roots, folded.
+    pub protected: Vec<String>,
 }
 
 impl<M> fmt::Debug for Parts<M> {
@@ -155,6 +193,8 @@ pub enum RuntimeEvent {
     SessionDeleted(String),
     /// The skills to choose from changed.
     SkillsChanged,
+    /// Permission groups or rules changed, here or elsewhere.
+    PermissionsChanged,
 }
 
 /// Takes events; an error is collected, never passed on.
@@ -169,7 +209,8 @@ pub struct Runtime<M> {
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
     held: RefCell<Vec<Rc<Session<M>>>>,
-    listeners: Listeners<RuntimeEvent>,
+    listeners: Rc<Listeners<RuntimeEvent>>,
+    permissions: PermissionStore,
     closed: Cell<bool>,
 }
 
@@ -181,9 +222,6 @@ impl<M> fmt::Debug for Runtime<M> {
     }
 }
 
-/// The name of the shared store that holds skills.
-const SKILLS: &str = "skills";
-
 impl<M: MessageData + 'static> Runtime<M> {
     /// Opens a runtime on a storage, and reads the skills that it keeps.
     ///
@@ -191,18 +229,30 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Those of the storage.
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
         let mut catalog = Catalog::default();
-        for (key, value) in parts.storage.shared().list(SKILLS).await? {
-            let skill = StoredSkill::from_json(&value, "skill").map_err(|cause| {
-                let text = format!("the stored skill `{key}` cannot be read: {cause}");
-                Error::new(ErrorCode::StorageFailed, text).with("id", key.clone())
-            })?;
-            catalog.add(SkillEntry::new(&skill.scope, &skill.location, &skill.content)?);
+        for (key, value) in parts.storage.shared().list(keys::SKILLS).await? {
+            // One that cannot be read is listed as a skill that is not valid: all others stay usable.
+            let (scope, location) = key.split_once(':').unwrap_or(("unknown", &key));
+            let entry = StoredSkill::from_json(&value, "skill")
+                .and_then(|skill| SkillEntry::new(&skill.scope, &skill.location, &skill.content))
+                .or_else(|_| SkillEntry::new(scope, location, ""));
+            catalog.add(entry?);
         }
         let surroundings = Surroundings {
             tools: parts.declarations.clone().into(),
             strict: parts.strict,
         };
-        let policy = Rc::new(Policy::compile(Vec::new(), None, parts.fold)?);
+        let listeners = Rc::new(Listeners::default());
+        let permissions = PermissionStore::new(
+            parts.storage.shared(),
+            parts.fold,
+            &parts.protected,
+            listeners.clone(),
+        );
+        // Where it fails it is tried again when somebody asks, and said then: conversations can be read all the same.
+        let policy = match permissions.policy().await {
+            Ok(policy) => policy,
+            Err(_) => Rc::new(Policy::compile(Vec::new(), None, parts.fold)?),
+        };
         Ok(Rc::new(Self {
             parts,
             policy: RefCell::new(policy),
@@ -210,7 +260,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
             held: RefCell::default(),
-            listeners: Listeners::default(),
+            listeners,
+            permissions,
             closed: Cell::new(false),
         }))
     }
@@ -288,15 +339,25 @@ impl<M: MessageData + 'static> Runtime<M> {
         let first = Machine::<M>::first_to_load(&stored);
         let count = stored.record.message_count;
         let bodies = storage.read_messages(first, count).await?;
+        let approvals = storage.approvals().await?;
         self.check_open()?;
         // Somebody else may have opened it while we were reading: one object per session.
         if let Some(open) = self.open_now(id) {
             return Ok(open);
         }
-        let machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        machine.take_approvals(&approvals);
         let session = Session::new(self, machine);
         self.remember(id, &session);
         Ok(session)
+    }
+
+    fn open_sessions(&self) -> Vec<Rc<Session<M>>> {
+        let sessions = self.sessions.borrow();
+        sessions
+            .iter()
+            .filter_map(|(_, session)| session.upgrade())
+            .listed()
     }
 
     fn remember(&self, id: &str, session: &Rc<Session<M>>) {
@@ -370,7 +431,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             Some(open) => Some(open.exclusive(Exclusive::Flush)?),
             None => None,
         };
-        if open.is_none() && storage.counters().await?.is_none() {
+        // One that is damaged has counters that cannot be read, and can be deleted all the same.
+        if open.is_none() && matches!(storage.counters().await, Ok(None)) {
             return Err(not_found(id));
         }
         storage.delete().await?;
@@ -402,11 +464,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             ("location", &skill.location),
             ("content", &skill.content),
         ]);
-        self.parts
-            .storage
-            .shared()
-            .write(SKILLS, vec![(entry.id.clone(), Some(value))])
-            .await?;
+        self.write_skill(&entry.id, Some(value)).await?;
         self.catalog.borrow_mut().add(entry.clone());
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(entry)
@@ -419,16 +477,40 @@ impl<M: MessageData + 'static> Runtime<M> {
     pub async fn remove_skill(&self, id: &str) -> Result<()> {
         self.check_open()?;
         if self.catalog.borrow().get(id).is_none() {
-            return Err(Error::new(ErrorCode::NotFound, format!("there is no skill `{id}`")).with("id", id));
+            let text = format!("there is no skill `{id}`; list them with `skills.list()`");
+            return Err(Error::new(ErrorCode::NotFound, text).with("id", id));
         }
-        self.parts
-            .storage
-            .shared()
-            .write(SKILLS, vec![(id.to_owned(), None)])
-            .await?;
+        self.write_skill(id, None).await?;
         self.catalog.borrow_mut().remove(id);
         self.listeners.emit(&RuntimeEvent::SkillsChanged);
         Ok(())
+    }
+
+    async fn write_skill(&self, id: &str, value: Option<Value>) -> Result<()> {
+        let change = SharedChange {
+            store: keys::SKILLS,
+            key: id.to_owned(),
+            value,
+        };
+        self.parts
+            .storage
+            .shared()
+            .write(vec![change], None)
+            .await
+            .map(drop)
+    }
+
+    /// Permission groups and rules.
+    pub fn permissions(&self) -> &PermissionStore {
+        &self.permissions
+    }
+
+    /// The rules in force: they are read again only where somebody changed them.
+    ///
+    /// # Errors
+    /// Those of the storage, and `storage_failed` where a record cannot be read.
+    pub async fn policy(&self) -> Result<Rc<Policy>> {
+        self.permissions.policy().await
     }
 
     /// The skills to choose from, in catalogue order.
@@ -446,6 +528,11 @@ impl<M: MessageData + 'static> Runtime<M> {
         self.listeners.remove(number);
     }
 
+    /// Texts of errors of listeners.
+    pub fn listener_errors(&self) -> ListenerErrors {
+        self.listeners.errors.clone()
+    }
+
     /// Lets go of every session and of the storage.
     ///
     /// # Errors
@@ -454,12 +541,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         if self.closed.get() {
             return Ok(());
         }
-        let open: Vec<_> = self
-            .sessions
-            .borrow()
-            .iter()
-            .filter_map(|(_, session)| session.upgrade())
-            .listed();
+        let open = self.open_sessions();
         for session in &open {
             session.check_disposable()?;
         }
@@ -491,7 +573,7 @@ fn not_found(id: &str) -> Error {
 struct Listeners<E> {
     next: Cell<u32>,
     all: RefCell<Vec<(u32, Listener<E>)>>,
-    errors: RefCell<Vec<String>>,
+    errors: ListenerErrors,
 }
 
 impl<E> Default for Listeners<E> {
@@ -499,13 +581,32 @@ impl<E> Default for Listeners<E> {
         Self {
             next: Cell::new(0),
             all: RefCell::default(),
-            errors: RefCell::default(),
+            errors: ListenerErrors::default(),
         }
     }
 }
 
 /// More errors of listeners than this are not kept.
 const LISTENER_ERRORS: usize = 100;
+
+/// Texts of errors of listeners, also of those that come later. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerErrors(Rc<RefCell<Vec<String>>>);
+
+impl ListenerErrors {
+    /// Keeps one.
+    pub fn add(&self, text: String) {
+        let mut errors = self.0.borrow_mut();
+        if errors.len() < LISTENER_ERRORS {
+            errors.push(text);
+        }
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> Vec<String> {
+        self.0.borrow().clone()
+    }
+}
 
 impl<E> Listeners<E> {
     fn add(&self, listener: Listener<E>) -> u32 {
@@ -528,15 +629,8 @@ impl<E> Listeners<E> {
                 continue;
             }
             if let Err(text) = listener(event) {
-                let mut errors = self.errors.borrow_mut();
-                if errors.len() < LISTENER_ERRORS {
-                    errors.push(text);
-                }
+                self.errors.add(text);
             }
         }
-    }
-
-    fn errors(&self) -> Vec<String> {
-        self.errors.borrow().clone()
     }
 }

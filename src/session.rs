@@ -1,10 +1,12 @@
 //! A session: its settings, its conversation, its turn, and the commits that wait to be saved.
 
+mod approval;
 mod gate;
 mod header;
 mod machine;
 mod turn;
 
+pub use approval::{Approval, ApprovalStatus, approval_not_found, rejection};
 pub use gate::{Now, StoredRunContext, check_same_call};
 pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting};
 pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Stamp, Surroundings};

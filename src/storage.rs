@@ -94,6 +94,19 @@ impl FromJson for SessionRecord {
     }
 }
 
+/// The name among the settings of the operation that created the session.
+pub(crate) const ORIGIN: &str = "origin";
+
+impl SessionRecord {
+    /// Tells the session from one that had its id before: the operation that created it. Empty where that is not known.
+    pub fn origin(&self) -> &str {
+        self.settings
+            .get(ORIGIN)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+}
+
 /// A message that a commit appends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendedMessage<M> {
@@ -123,6 +136,8 @@ pub struct Commit<M> {
     pub timestamp: f64,
     /// Set in a session's first commit: the record to begin with (its counters zero). It fails where one exists.
     pub create: Option<SessionRecord>,
+    /// The [`SessionRecord::origin`] of the session that is meant: its id may be another's by now.
+    pub origin: String,
     /// The `conversation` counter that this change builds on. None for a change of settings alone.
     pub expected: Option<u64>,
     /// New messages, in order, without gaps.
@@ -135,8 +150,34 @@ pub struct Commit<M> {
     pub checkpoints: Vec<(u32, Checkpoint)>,
     /// New compactions with their positions.
     pub compactions: Vec<(u32, CompactionCheckpoint)>,
+    /// Approvals that are asked for, answered or ended.
+    pub approvals: Vec<ApprovalChange<M>>,
     /// Changed settings; the last write of a field wins.
     pub settings: BTreeMap<String, Value>,
+}
+
+/// A change of one approval. Each has a counter of its own, so that it is answered once, whoever answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalChange<M> {
+    /// The request's id.
+    pub id: String,
+    /// The version that it builds on, 0 for one that is not there; none where any will do.
+    pub expected: Option<u64>,
+    /// What is stored; none where it has ended.
+    pub body: Option<M>,
+}
+
+/// An approval that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredApproval<M> {
+    /// Its session.
+    pub session_id: String,
+    /// The request's id.
+    pub id: String,
+    /// Raised by one with each change, from 1.
+    pub version: u64,
+    /// What was stored.
+    pub body: M,
 }
 
 /// What became of a commit.
@@ -173,18 +214,46 @@ pub trait SessionStorage<M> {
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>>;
     /// Bodies of the messages `from..to`, in order. A missing one is `storage_failed`.
     fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<M>>>;
+    /// The session's approvals that have not ended, by request.
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>>;
     /// Applies a commit whole or not at all. `Ok` means that it is durable.
     fn commit(&self, commit: Rc<Commit<M>>) -> LocalFuture<'_, Result<CommitStatus>>;
     /// Removes every record of the session. Removing what is not there is no error.
     fn delete(&self) -> LocalFuture<'_, Result<()>>;
 }
 
+/// A record that is written, or with no value removed, among those that sessions share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedChange {
+    /// One of [`keys::SHARED`].
+    pub store: &'static str,
+    /// Its key.
+    pub key: String,
+    /// What it becomes.
+    pub value: Option<Value>,
+}
+
+/// What became of a write to what sessions share, with the policy version after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedWrite {
+    /// Written, durably.
+    Applied(u64),
+    /// Somebody else changed a policy store first; nothing was done.
+    Conflict(u64),
+}
+
 /// What sessions share.
 pub trait SharedStorage {
+    /// How often one of [`keys::OF_POLICY`] was written.
+    fn policy_version(&self) -> LocalFuture<'_, Result<u64>>;
     /// All values of a store by key, in key order.
     fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>>;
-    /// Writes (or with `None` removes) values of one store, all or nothing.
-    fn write(&self, store: &str, changes: Vec<(String, Option<Value>)>) -> LocalFuture<'_, Result<()>>;
+    /// Changes values of any of the stores, all or nothing; with an expected policy version only where it is still that.
+    fn write(
+        &self,
+        changes: Vec<SharedChange>,
+        expected_policy_version: Option<u64>,
+    ) -> LocalFuture<'_, Result<SharedWrite>>;
 }
 
 /// Which sessions to list.
@@ -225,6 +294,8 @@ pub trait Storage<M> {
     fn session(&self, id: &str) -> Rc<dyn SessionStorage<M>>;
     /// The shared part.
     fn shared(&self) -> Rc<dyn SharedStorage>;
+    /// Approvals of every session that have not ended, by session and request.
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>>;
     /// The list of sessions.
     fn directory(&self) -> Rc<dyn DirectoryStorage>;
     /// Ends the connection. Later calls fail with `disposed`.
@@ -248,13 +319,22 @@ fn closed() -> Error {
 fn damaged(session: &str, what: &str) -> Error {
     Error::new(
         ErrorCode::StorageFailed,
-        format!("stored session `{session}` is damaged: {what}"),
+        format!(
+            "stored session `{session}` is damaged: {what}; repair it, or delete it with `deleteSession`"
+        ),
     )
 }
 
 fn taken(store: &str, position: u32) -> Error {
     let message = format!("position {position} of `{store}` is taken; nothing was saved");
     Error::new(ErrorCode::StorageFailed, message)
+}
+
+/// Whether these changes raise the policy version.
+fn raises_version(changes: &[SharedChange]) -> bool {
+    changes
+        .iter()
+        .any(|change| keys::OF_POLICY.contains(&change.store))
 }
 
 fn known_store(store: &str) -> Result<()> {

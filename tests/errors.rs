@@ -401,7 +401,7 @@ fn the_texts_are_these() {
         (
             "interrupted",
             ErrorCode::SessionInterrupted,
-            "a turn of this session was cut off; call `abandon()` first",
+            "a turn of this session was cut off; call `resume()` or `abandon()` first",
         ),
         (
             "pending",

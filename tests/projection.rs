@@ -359,7 +359,7 @@ fn an_outline_holds_what_is_understood_and_counts_the_rest() {
         ),
         (
             json!({ "role": "toolResult", "toolCallId": "c", "output": "12" }),
-            json!({ "role": "toolResult", "answers": ["c"], "textLen": 0, "tokens": 13 }),
+            json!({ "role": "toolResult", "answers": [{ "id": "c", "name": "" }], "textLen": 0, "tokens": 13 }),
         ),
         // A role that nobody knows: {"role":"note","content":"12345"}
         (
@@ -368,11 +368,11 @@ fn an_outline_holds_what_is_understood_and_counts_the_rest() {
         ),
         (
             json!({ "role": "toolResult", "toolCallId": "c", "content": "1", "isError": true }),
-            json!({ "role": "toolResult", "answers": ["c"], "isError": true, "textLen": 1, "tokens": 1 }),
+            json!({ "role": "toolResult", "answers": [{ "id": "c", "name": "" }], "isError": true, "textLen": 1, "tokens": 1 }),
         ),
         (
             json!({ "role": "toolResult", "toolCallId": "", "content": "1", "isError": "yes" }),
-            json!({ "role": "toolResult", "answers": [""], "textLen": 1, "tokens": 1 }),
+            json!({ "role": "toolResult", "answers": [{ "id": "", "name": "" }], "textLen": 1, "tokens": 1 }),
         ),
         // {"type":"toolCall","id":"c","name":"n"}
         (

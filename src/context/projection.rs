@@ -10,7 +10,7 @@ use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
 use crate::{
     Error, Result,
     list::{Listed, TryListed},
-    message::{Call, MessageData, MessageIndex, MessageOutline, Role, UserTurn, loop_dialect},
+    message::{Call, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, UserTurn, loop_dialect},
     prompt,
     skills::{self, Span},
     untyped::insert_sorted,
@@ -127,7 +127,8 @@ impl Projection {
 pub enum NoticeCode {
     /// The user turn of a snapshot is not stored.
     AnchorMissing,
-    /// A tool result has no call that it could answer.
+    /// A tool result has no call that it could answer, or an answer of the model has a call without an id, which no
+    /// result could answer.
     ResultLeftOut,
     /// `$name` names no skill.
     MentionUnknown,
@@ -188,23 +189,25 @@ pub fn project(
         let index = MessageIndex(at);
         match outline.role {
             Role::ToolResult => plan.leave_out(index, outline),
-            Role::Assistant if !outline.is_projected() => {}
+            Role::Assistant if !outline.is_projected() => {
+                if outline.stop.is_none() {
+                    plan.leave_out(index, outline);
+                }
+            }
             Role::Assistant => {
                 plan.history(index);
-                let mut open: Vec<&Call> = outline.calls.iter().listed();
+                let mut open = OpenCalls::of(outline);
                 while let Some((result, at)) = rest.next_if(|(next, _)| next.role == Role::ToolResult) {
-                    match open.iter().position(|call| result.answers.contains(&call.id)) {
-                        Some(answered) => {
-                            open.remove(answered);
-                            plan.history(MessageIndex(at));
-                        }
-                        None => plan.leave_out(MessageIndex(at), result),
+                    if result.answers.iter().any(|answer| open.take(answer)) {
+                        plan.history(MessageIndex(at));
+                    } else {
+                        plan.leave_out(MessageIndex(at), result);
                     }
                 }
-                for call in open {
+                for (_, call) in open.0 {
                     plan.projection.sources.push(Source::InterruptedToolResult {
                         message_index: index,
-                        tool_call_id: call.id.clone(),
+                        tool_call_id: call.id,
                     });
                 }
             }
@@ -273,11 +276,12 @@ impl Plan {
         self.projection.sources.push(Source::History { message_index });
     }
 
-    fn leave_out(&mut self, index: MessageIndex, result: &MessageOutline) {
+    /// A result without its call, or a message with a call that no result could answer.
+    fn leave_out(&mut self, index: MessageIndex, message: &MessageOutline) {
         self.notices.push(Notice {
             code: NoticeCode::ResultLeftOut,
             message_index: Some(index),
-            detail: result.answers.first().cloned(),
+            detail: message.answers.first().map(|answer| answer.id.clone()),
         });
     }
 
@@ -386,6 +390,8 @@ fn look_up<M: MessageData>(
             )
         })
     };
+    // The made-up results of one message stand in the order of its open calls.
+    let (mut holder, mut open) = (None, Vec::new().into_iter());
     projection
         .sources
         .iter()
@@ -427,14 +433,11 @@ fn look_up<M: MessageData>(
                 tool_call_id,
             } => {
                 let message = stored(*message_index)?;
-                let calls = outlines
-                    .get(message_index.offset())
-                    .map(|outline| outline.calls.as_slice());
-                let call = calls
-                    .unwrap_or_default()
-                    .iter()
-                    .find(|call| call.id == *tool_call_id);
-                let call = call.cloned().unwrap_or(Call {
+                if holder != Some(*message_index) {
+                    holder = Some(*message_index);
+                    open = OpenCalls::after(outlines, message_index.offset()).0.into_iter();
+                }
+                let call = open.next().map(|(_, call)| call).unwrap_or(Call {
                     id: tool_call_id.clone(),
                     name: String::new(),
                 });

@@ -147,20 +147,31 @@ impl Foreign {
         field_error(&self.path(name), problem)
     }
 
-    /// Calls a method of the object and waits for what it returns, a promise or not. What it throws is a text.
+    /// Calls a method of the object that answers at once.
+    pub(super) fn call_now(
+        &self,
+        method: &Function,
+        arguments: &[JsValue],
+    ) -> std::result::Result<JsValue, JsValue> {
+        let given = js_sys::Array::new();
+        for argument in arguments {
+            given.push(argument);
+        }
+        method.apply(&self.object, &given)
+    }
+
+    /// Calls a method of the object and waits for what it returns, a promise or not.
     pub(super) async fn call(
         &self,
         method: &Function,
         arguments: &[JsValue],
-    ) -> std::result::Result<JsValue, String> {
+    ) -> std::result::Result<JsValue, JsValue> {
         let given = js_sys::Array::new();
         for argument in arguments {
             given.push(argument);
         }
         // A promise of our own: one of the host's may have a `then` of any kind.
-        JsFuture::from(js_settled(&self.object, method, &given))
-            .await
-            .map_err(|error| error_text(&error))
+        JsFuture::from(js_settled(&self.object, method, &given)).await
     }
 }
 

@@ -11,14 +11,14 @@ use wasm_bindgen_futures::spawn_local;
 
 use super::{
     foreign::{self, Foreign},
-    plain::{self, copy_out, error_text, list, object, to_js},
+    plain::{self, copy_out, error_text, error_value, hear, list, object, to_js},
 };
 use crate::{
     Result,
     list::{Listed, hex},
     paths::{AbsolutePath, PathStyle},
-    permissions::{PathRequest, ResolvedPath, ToolPolicy, extracted},
-    runtime::{Host, Listener, Model, OnUpdate, Signal, Tools, World},
+    permissions::{PathRequest, ResolvedPath, ToolPolicy, definition_digest, extracted},
+    runtime::{Host, Listener, ListenerErrors, Model, OnUpdate, Signal, ToolContext, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
     untyped::FromJson,
@@ -137,7 +137,8 @@ impl Model<JsValue> for JsModel {
                 return Ok(());
             };
             let model = model.map_or(JsValue::UNDEFINED, |model| to_js(&model));
-            self.client.call(&check, &[model]).await.map(|_| ())
+            let checked = self.client.call(&check, &[model]).await;
+            checked.map(|_| ()).map_err(|error| error_text(&error))
         })
     }
 
@@ -161,7 +162,8 @@ impl Model<JsValue> for JsModel {
                 ("report", to_js(&report)),
             ]);
             let arguments = [request_to_js(&request), options];
-            let message = self.client.call(&self.complete, &arguments).await?;
+            let message = self.client.call(&self.complete, &arguments).await;
+            let message = message.map_err(|error| error_text(&error))?;
             plain::incoming(&message, "message").map_err(|error| error.to_string())
         })
     }
@@ -178,7 +180,6 @@ struct JsTool {
     declared: ToolDeclaration<JsValue>,
     execute: Option<Function>,
     extract: Option<Function>,
-    working_directory: String,
 }
 
 impl JsTools {
@@ -186,7 +187,7 @@ impl JsTools {
     ///
     /// # Errors
     /// `invalid_argument` that names the field.
-    pub(super) fn new(given: &JsValue, path: &str, working_directory: &str) -> Result<Self> {
+    pub(super) fn new(given: &JsValue, path: &str) -> Result<Self> {
         let mut tools: Vec<JsTool> = Vec::new();
         for item in foreign::items(given, path)? {
             let (path, item) = item?;
@@ -204,7 +205,6 @@ impl JsTools {
                 extract: tool.method("extractPaths")?,
                 tool,
                 declared,
-                working_directory: working_directory.to_owned(),
             });
         }
         Ok(Self { tools })
@@ -222,7 +222,7 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
     let Some(name) = name else {
         return Err(tool.wrong("name", "must be a text that is not blank"));
     };
-    let (policy, _) = tool_policy(tool)?;
+    let (policy, declared) = tool_policy(tool)?;
     let mut members = vec![("name", JsValue::from_str(&name))];
     if let Some(description) = tool.text("description")? {
         members.push(("description", JsValue::from_str(&description)));
@@ -235,23 +235,24 @@ fn declaration(tool: &Foreign) -> Result<ToolDeclaration<JsValue>> {
     let json = plain::json_text(&declaration);
     Ok(ToolDeclaration {
         name,
-        declaration,
+        declaration: declaration.clone(),
         json,
+        digest: definition_digest(&list([declaration.clone(), declared])),
         policy,
     })
 }
 
-/// What a tool declares for the gate, and what finds paths in its arguments.
-pub(super) fn tool_policy(tool: &Foreign) -> Result<(ToolPolicy, Option<Function>)> {
+/// What a tool declares for the gate, and the same as it was declared.
+fn tool_policy(tool: &Foreign) -> Result<(ToolPolicy, JsValue)> {
     let mut members = Vec::new();
     for name in ["access", "category", "mcpServer", "paths", "advisory"] {
         members.extend(tool.get(name)?.map(|value| (name, value)));
     }
-    let extract = tool.method("extractPaths")?;
-    let mut policy = ToolPolicy::from_json(&plain::json_in(&object(&members), tool.name())?, tool.name())?;
-    policy.extracts = extract.is_some();
+    let declared = plain::metadata_in(&object(&members), tool.name())?;
+    let mut policy = ToolPolicy::from_json(&plain::json_of(&declared), tool.name())?;
+    policy.extracts = tool.method("extractPaths")?.is_some();
     policy.check(tool.name())?;
-    Ok((policy, extract))
+    Ok((policy, declared))
 }
 
 impl Tools<JsValue> for JsTools {
@@ -266,29 +267,41 @@ impl Tools<JsValue> for JsTools {
         paths.map(Some).map_err(|error| error.to_string())
     }
 
-    fn run(&self, call: ToolCall<JsValue>, abort: Signal) -> LocalFuture<'_, TextResult<Incoming<JsValue>>> {
+    fn run(
+        &self,
+        call: ToolCall<JsValue>,
+        context: ToolContext,
+        abort: Signal,
+    ) -> LocalFuture<'_, std::result::Result<Incoming<JsValue>, JsValue>> {
         Box::pin(async move {
             let tool = self.tools.iter().find(|tool| tool.declared.name == call.name);
             let Some((tool, execute)) = tool.and_then(|tool| tool.execute.as_ref().map(|run| (tool, run)))
             else {
-                return Err(format!(
-                    "the tool `{}` cannot be run here: it has no `execute`",
-                    call.name
-                ));
+                let text = format!("the tool `{}` cannot be run here: it has no `execute`", call.name);
+                return Err(JsValue::from_str(&text));
             };
+            let hidden = context.clone();
+            let hidden = move |path: JsValue| path.as_string().is_none_or(|path| hidden.is_hidden(&path));
             let context = object(&[
                 ("signal", abort_signal(&abort)),
-                ("workingDirectory", JsValue::from_str(&tool.working_directory)),
+                ("decision", super::gate::decided_to_js(context.decided)),
+                ("workingDirectory", JsValue::from_str(&context.working_directory)),
+                (
+                    "isHidden",
+                    Closure::<dyn Fn(JsValue) -> bool>::new(hidden).into_js_value(),
+                ),
             ]);
             let arguments = [copy_out(&call.arguments), context];
-            let value = tool.tool.call(execute, &arguments).await?;
+            let value = tool.tool.call(execute, &arguments).await;
+            // The text stays a value: it may hold half of a surrogate pair.
+            let value = value.map_err(|error| error_value(&error))?;
             // A tool that answers nothing has an empty result.
             let value = if value.is_undefined() {
                 JsValue::NULL
             } else {
                 value
             };
-            plain::incoming(&value, "result").map_err(|error| error.to_string())
+            plain::incoming(&value, "result").map_err(|error| JsValue::from_str(error.message()))
         })
     }
 }
@@ -297,6 +310,7 @@ impl Tools<JsValue> for JsTools {
 pub(super) struct JsHost {
     host: Foreign,
     resolve: Function,
+    now: Option<Function>,
     style: PathStyle,
     workspace_root: Option<String>,
 }
@@ -315,9 +329,12 @@ impl JsHost {
         if !workspace_root.as_ref().is_none_or(absolute) {
             return Err(host.wrong("workspaceRoot", "must be an absolute path"));
         }
+        let workspace_root = workspace_root.or(host.text("cwd")?);
+        let now = host.method("resolvePathsSync")?;
         Ok(host.method("resolvePaths")?.map(|resolve| Self {
             host: host.clone(),
             resolve,
+            now,
             style,
             workspace_root,
         }))
@@ -333,13 +350,30 @@ impl Host for JsHost {
         self.workspace_root.clone()
     }
 
+    fn resolve_now(&self, base: &str, path: &str) -> Option<ResolvedPath> {
+        let resolve = self.now.as_ref()?;
+        let paths = list([JsValue::from_str(path)]);
+        // What cannot be said is not known.
+        let unknown = |why: String| Some(ResolvedPath::Unresolved(why));
+        let answers = match self.host.call_now(resolve, &[JsValue::from_str(base), paths]) {
+            Ok(answers) => answers,
+            Err(error) => return unknown(error_text(&error)),
+        };
+        let answers = plain::json_in(&answers, "resolvePathsSync").unwrap_or_default();
+        match ResolvedPath::from_json(answers.get(0).unwrap_or(&serde_json::Value::Null), "answer") {
+            Ok(answer) => Some(answer),
+            Err(error) => unknown(error.to_string()),
+        }
+    }
+
     fn resolve(&self, base: String, paths: Vec<String>) -> LocalFuture<'_, TextResult<Vec<ResolvedPath>>> {
         Box::pin(async move {
             let paths = list(paths.iter().map(|path| JsValue::from_str(path)));
             let answers = self
                 .host
                 .call(&self.resolve, &[JsValue::from_str(&base), paths])
-                .await?;
+                .await
+                .map_err(|error| error_text(&error))?;
             let answers = plain::json_in(&answers, "resolvePaths").map_err(|error| error.to_string())?;
             // An answer that is none leaves its path unknown, and the others as they are.
             let answer = |answer: &serde_json::Value| {
@@ -370,17 +404,26 @@ pub(super) fn call_in(given: &JsValue) -> Result<ToolCall<JsValue>> {
     })
 }
 
-/// What a listener of the host throws, as text.
+/// A listener of the host. What it throws, and what a promise of it rejects with, becomes a text among `errors`.
 pub(super) fn listener<E: 'static>(
     listener: Function,
+    errors: ListenerErrors,
     to_js: impl Fn(&E) -> JsValue + 'static,
 ) -> Listener<E> {
-    Rc::new(
-        move |event| match listener.call1(&JsValue::UNDEFINED, &to_js(event)) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error_text(&error)),
-        },
-    )
+    let failed = adding_to(errors);
+    Rc::new(move |event| {
+        hear(&listener, &to_js(event), &failed);
+        Ok(())
+    })
+}
+
+/// A function that adds a text. Apart, because it is the same for every type of event.
+fn adding_to(errors: ListenerErrors) -> JsValue {
+    let add = move |text: JsValue| -> std::result::Result<(), JsValue> {
+        errors.add(text.as_string().unwrap_or_default());
+        Ok(())
+    };
+    Closure::<dyn Fn(JsValue) -> std::result::Result<(), JsValue>>::new(add).into_js_value()
 }
 
 /// Calls of a model as JavaScript sees them.

@@ -3,6 +3,10 @@
 
 const MAX_DEPTH = 128;
 const MAX_SIZE = 32 * 1024 * 1024;
+/** In a value that degrades, a text or bytes up to this length always fit, */
+const SHORT = 1024;
+/** and so much of what is short beyond the largest size. */
+const RESERVE = 1024 * 1024;
 /** More places than this are not given up one by one. */
 const MAX_DEGRADED = 1000;
 
@@ -56,18 +60,29 @@ function set(object, name, value) {
     }
 }
 
-const member = (path, key) => (/^[A-Za-z_$][\w$]*$/.test(key) ? `${path}.${key}` : `${path}[${JSON.stringify(key)}]`);
+/** The path of a member. */
+export function member(path, key) {
+    if (!/^[A-Za-z_$][\w$]*$/.test(key)) return `${path}[${JSON.stringify(key)}]`;
+    return path === '' ? key : `${path}.${key}`;
+}
 
 /** Stands for a member whose getter threw. */
 const UNREADABLE = Symbol('unreadable');
+/** Thrown by a list or an object that holds more than it may. */
+const TOO_MUCH = Symbol('too much');
 
 /**
  * Copies a value that somebody else made.
  *
+ * To degrade is to make `null` of what cannot be kept, and to list where it stood. A text or bytes that no longer fit
+ * take nothing with them. What is short always fits, so that no role, id or stop reason is ever lost to what stands
+ * beside it; a list or an object that holds too much that is short, or too many places that were given up, is given up
+ * itself. Only the outermost one is refused instead.
+ *
  * @param {unknown} source
- * @param {string} name what the caller calls it, the root of paths
- * @param {boolean} degrade whether what cannot be kept becomes `null` (and its path is listed) instead of refusing all
- * @returns {[unknown, string[], string | undefined, string | undefined]} copy, degraded paths, path and reason of a refusal
+ * @param {string} name what the caller calls it, the root of the path of a refusal
+ * @param {boolean} degrade whether to degrade instead of refusing all
+ * @returns {[unknown, string[], string | undefined, string | undefined]} copy, degraded places in it, path and reason of a refusal
  */
 export function copyIn(source, name, degrade) {
     const degraded = [];
@@ -77,14 +92,17 @@ export function copyIn(source, name, degrade) {
     let size = 0;
     let thrown;
 
-    const here = () => trail.reduce(member, name);
+    const here = (root) => trail.reduce(member, root);
     const give = (why) => {
-        if (!degrade) throw new NotPlain(here(), why);
-        if (degraded.length >= MAX_DEGRADED) {
-            throw new NotPlain(name, `holds more than ${MAX_DEGRADED} values that cannot be stored; use plain JSON values and Uint8Array`);
-        }
-        degraded.push(here());
+        if (!degrade) throw new NotPlain(here(name), why);
+        degraded.push(here(''));
         return null;
+    };
+    /** Takes room for a value, where there is some. */
+    const fits = (length) => {
+        if (size + length > MAX_SIZE && !(degrade && length <= SHORT)) return false;
+        size += length;
+        return true;
     };
     const tooLarge = () => give('makes it larger than 32 MiB; send less, or keep large data elsewhere');
     const unreadable = (error) => give(`cannot be read: ${errorText(error)}`);
@@ -97,19 +115,29 @@ export function copyIn(source, name, degrade) {
             return UNREADABLE;
         }
     };
-    const copyMember = (value, key) => {
+    const copyBytes = (bytes) => {
+        if (!fits(lengthOfTypedArray.call(bytes))) return tooLarge();
+        try {
+            return new Uint8Array(bytes);
+        } catch (error) {
+            // They were handed to somebody else.
+            return unreadable(error);
+        }
+    };
+    const copyMember = (value, key, listed) => {
         trail.push(key);
         const copied = copy(value);
         trail.pop();
+        const most = trail.length > 0 ? MAX_DEGRADED : MAX_DEGRADED * 10;
+        if (size > MAX_SIZE + RESERVE || degraded.length - listed > most) throw TOO_MUCH;
         return copied;
     };
-    const copyList = (list) => {
+    const copyList = (list, listed) => {
         const copies = [];
-        // Without an end in sight, a list that is too large ends here.
-        for (let i = 0; i < list.length && size <= MAX_SIZE; i++) copies.push(copyMember(read(list, i), i));
+        for (let i = 0; i < list.length; i++) copies.push(copyMember(read(list, i), i, listed));
         return Object.freeze(copies);
     };
-    const copyObject = (object) => {
+    const copyObject = (object, listed) => {
         if (object instanceof URL) return String(object.href);
         if (!isPlainObject(object)) {
             const kind = object.constructor?.name;
@@ -120,17 +148,33 @@ export function copyIn(source, name, degrade) {
             const inner = read(object, key);
             if (inner === undefined) continue;
             size += key.length;
-            set(copied, key, copyMember(inner, key));
+            set(copied, key, copyMember(inner, key, listed));
         }
         return Object.freeze(copied);
     };
+    const copyInner = (value) => {
+        const [depth, before, listed] = [trail.length, size, degraded.length];
+        above.add(value);
+        try {
+            return Array.isArray(value) ? copyList(value, listed) : copyObject(value, listed);
+        } catch (error) {
+            if (error instanceof NotPlain) throw error;
+            if (error === TOO_MUCH && depth === 0) {
+                throw new NotPlain(name, 'holds too many values, or too many that cannot be stored; send less, as plain JSON values and Uint8Array');
+            }
+            trail.length = depth;
+            size = before;
+            degraded.length = listed;
+            return unreadable(error);
+        } finally {
+            above.delete(value);
+        }
+    };
     const copy = (value) => {
-        size += 8;
-        if (size > MAX_SIZE) return tooLarge();
+        if (!fits(8)) return tooLarge();
         switch (typeof value) {
             case 'string':
-                size += value.length;
-                return size > MAX_SIZE ? tooLarge() : value;
+                return fits(value.length) ? value : tooLarge();
             case 'boolean':
                 return value;
             case 'number':
@@ -142,29 +186,24 @@ export function copyIn(source, name, degrade) {
                 return give(`is of the type ${typeof value}; use plain JSON values and Uint8Array`);
         }
         if (value === null) return null;
-        if (isBytes(value)) {
-            size += lengthOfTypedArray.call(value);
-            return size > MAX_SIZE ? tooLarge() : new Uint8Array(value);
-        }
+        if (isBytes(value)) return copyBytes(value);
         if (above.has(value)) return give('contains itself; remove the cycle');
         if (above.size >= MAX_DEPTH) return give(`is nested deeper than ${MAX_DEPTH} levels; flatten it`);
-        const depth = trail.length;
-        above.add(value);
-        try {
-            return Array.isArray(value) ? copyList(value) : copyObject(value);
-        } catch (error) {
-            if (error instanceof NotPlain) throw error;
-            trail.length = depth;
-            return unreadable(error);
-        } finally {
-            above.delete(value);
-        }
+        return copyInner(value);
     };
     try {
-        return [copy(source), degraded, undefined, undefined];
+        const copied = copy(source);
+        return [copied, name === 'result' ? placesInResult(copied, degraded) : degraded, undefined, undefined];
     } catch (error) {
         return [undefined, [], error.path, error.message];
     }
+}
+
+/** Places in what a tool gave as places in the message that is made of it, as far as they are kept. */
+function placesInResult(given, places) {
+    if (Array.isArray(given?.content)) return places.filter((place) => /^(content|details)\b/.test(place));
+    // A text that became null is an empty content; anything else is shown as JSON.
+    return places.slice(0, 1).map(() => (given === null ? 'content' : 'content[0].text'));
 }
 
 /** A copy whose bytes are copies too. Without bytes inside, the frozen value itself. */
@@ -175,6 +214,22 @@ export function copyOut(value) {
     const object = {};
     for (const key of Object.keys(value)) set(object, key, copyOut(value[key]));
     return Object.freeze(object);
+}
+
+/** Whether nobody changed the bytes of what {@link copyOut} made. */
+export function intact(copy, value) {
+    if (!hasBytes(value)) return true;
+    if (isBytes(value)) return copy.length === value.length && value.every((byte, at) => copy[at] === byte);
+    return Object.keys(value).every((key) => intact(copy[key], value[key]));
+}
+
+/** The bytes of a `Uint8Array`, a copy. Those that were handed to somebody else are none. */
+export function bytesOf(value) {
+    try {
+        return new Uint8Array(value);
+    } catch {
+        return new Uint8Array();
+    }
 }
 
 export function hasBytes(value) {
@@ -288,6 +343,27 @@ export function errorText(error) {
     }
 }
 
+/** What stands in a list of sessions for a record that cannot be read: where it is, and that it is damaged. */
+export function damagedRecord({ id, cwd, updatedAt }) {
+    const time = Number.isFinite(updatedAt) ? updatedAt : 0;
+    return {
+        id: String(id), cwd: String(cwd ?? ''), createdAt: time, updatedAt: time, messageCount: 0,
+        counters: { conversation: 0, settings: 0 }, settings: { damaged: true },
+    };
+}
+
+/** Tells a listener of an event. What it throws, or what a promise that it returns rejects with, is told to `failed`. */
+export function hear(listener, event, failed) {
+    const tell = (error) => failed(errorText(error));
+    try {
+        const heard = listener(event);
+        // A promise of our own: one of the host's may have a `then` of any kind.
+        if (typeof heard === 'object' && heard !== null) (async () => await heard)().catch(tell).catch(() => {});
+    } catch (error) {
+        tell(error);
+    }
+}
+
 /** Calls a function of the host and waits for what it returns, a promise or not. Whatever it does, this is a promise of ours. */
 export const settled = async (target, method, args) => await method.apply(target, args);
 
@@ -320,3 +396,89 @@ function frozen(value) {
 
 /** Milliseconds by a clock that nobody can set, where there is one. */
 export const monotonic = () => globalThis.performance?.now();
+
+/** A decision of which only the outcome is known yet; the rest is found out when it is read, all of it at once. */
+export function decisionOf(outcome, reason, explainer, input) {
+    let details;
+    let trace;
+    const given = () => (typeof input === 'function' ? (input = input()) : input);
+    const detail = (name) => (details ??= Object.freeze(explainer.details(given())))[name];
+    return Object.freeze({
+        outcome,
+        reason,
+        get message() {
+            return detail('message');
+        },
+        get rule() {
+            return detail('rule');
+        },
+        get paths() {
+            return detail('paths');
+        },
+        get trace() {
+            return (trace ??= Object.freeze(explainer.trace(given())));
+        },
+    });
+}
+
+/** What many inputs share, as text: the same text is the same question but for the call, the time and the host's answers. */
+function sharedText({ tool, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle }) {
+    let declared;
+    if (tool !== undefined && tool !== null) {
+        const { name, access, category, mcpServer, paths, advisory, extractPaths } = tool;
+        // What a tool finds in its arguments itself has to be asked for each time.
+        if (extractPaths !== undefined) return undefined;
+        declared = { name, access, category, mcpServer, paths, advisory };
+    }
+    return JSON.stringify({
+        tool: declared, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle,
+    });
+}
+
+/** Keeps what an input that was read shares with others. */
+export function remember(shared, given, copy) {
+    try {
+        shared.text = sharedText(given);
+        shared.copy = copy;
+    } catch {
+        shared.text = undefined;
+    }
+}
+
+/** What differs from the input before, or undefined where that is more than the call, the time and the answers. */
+export function again(shared, given) {
+    try {
+        if (shared.text === undefined || sharedText(given) !== shared.text) return undefined;
+        const { call, now, resolved } = given;
+        const { toolName } = call;
+        const [args, , refused] = copyIn(call.arguments ?? null, 'arguments', false);
+        if (refused !== undefined || typeof toolName !== 'string' || notUnicode(toolName, '') !== undefined) return undefined;
+        if (notUnicode(args, '') !== undefined || hasBytes(args)) return undefined;
+        if (now !== undefined && (typeof now !== 'number' || !Number.isFinite(now))) return undefined;
+        const answers = [];
+        for (const { base, path, result } of resolved) {
+            const { canonical, unresolved } = result;
+            const texts = [base, path, canonical ?? unresolved];
+            if ((canonical === undefined) === (unresolved === undefined)) return undefined;
+            if (texts.some((text) => typeof text !== 'string' || text.includes('\0') || LONE_SURROGATE.test(text))) return undefined;
+            answers.push(base, path, canonical === undefined ? `u${unresolved}` : `c${canonical}`);
+        }
+        const packed = answers.join('\0');
+        const { copy } = shared;
+        const whole = () =>
+            Object.freeze({ ...copy, call: Object.freeze({ ...copy.call, toolName, arguments: args }), now, resolved: unpacked(answers) });
+        return [toolName, args, now, packed, whole];
+    } catch {
+        return undefined;
+    }
+}
+
+function unpacked(answers) {
+    const list = [];
+    for (let at = 0; at < answers.length; at += 3) {
+        const [base, path, answer] = answers.slice(at, at + 3);
+        const text = answer.slice(1);
+        list.push({ base, path, result: answer[0] === 'c' ? { canonical: text } : { unresolved: text } });
+    }
+    return list;
+}

@@ -1,6 +1,6 @@
 //! Plain data as JavaScript values: copied and frozen on their way in, read without running foreign code.
 
-use js_sys::{Array, Uint8Array};
+use js_sys::{Array, Function, Uint8Array};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
@@ -58,6 +58,16 @@ extern "C" {
     fn js_fold(text: &str) -> String;
     #[wasm_bindgen(js_name = "errorText")]
     fn js_error_text(error: &JsValue) -> String;
+    #[wasm_bindgen(js_name = "errorText")]
+    pub(super) fn error_value(error: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "intact")]
+    pub(super) fn intact(copy: &JsValue, value: &JsValue) -> bool;
+    #[wasm_bindgen(js_name = "bytesOf")]
+    fn js_bytes_of(value: &JsValue) -> Uint8Array;
+    #[wasm_bindgen(js_name = "damagedRecord")]
+    pub(crate) fn damaged_record(record: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "hear")]
+    pub(super) fn hear(listener: &Function, event: &JsValue, failed: &JsValue);
 }
 
 /// What a thrown value says.
@@ -91,7 +101,7 @@ pub(super) fn bytes_in(value: &JsValue, path: &str) -> Result<Option<Vec<u8>>> {
     if !js_is_bytes(value) {
         return Ok(None);
     }
-    let bytes = Uint8Array::new(value);
+    let bytes = js_bytes_of(value);
     super::foreign::check_length(bytes.length() as usize, path)?;
     Ok(Some(bytes.to_vec()))
 }
@@ -103,18 +113,16 @@ pub(super) fn copy_out(value: &JsValue) -> JsValue {
 
 /// Copies a message; what is not plain data refuses the whole.
 pub(super) fn message_in(source: &JsValue, name: &str) -> Result<JsValue> {
-    let outcome = js_copy_in(source, name, false);
-    match (outcome.get(2).as_string(), outcome.get(3).as_string()) {
-        (Some(path), Some(why)) => {
-            Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path))
-        }
-        _ => Ok(outcome.get(0)),
-    }
+    Ok(copied(source, name, false)?.body)
 }
 
 /// Copies a message of a running turn; what is not plain data becomes `null` and is listed.
 pub(super) fn incoming(source: &JsValue, name: &str) -> Result<Incoming<JsValue>> {
-    let outcome = js_copy_in(source, name, true);
+    copied(source, name, true)
+}
+
+fn copied(source: &JsValue, name: &str, degrade: bool) -> Result<Incoming<JsValue>> {
+    let outcome = js_copy_in(source, name, degrade);
     if let (Some(path), Some(why)) = (outcome.get(2).as_string(), outcome.get(3).as_string()) {
         return Err(Error::new(ErrorCode::MessageNotStorable, format!("`{path}` {why}")).with("path", path));
     }
@@ -236,6 +244,10 @@ impl MessageView for JsValue {
 
     fn number(&self) -> Option<f64> {
         self.as_f64()
+    }
+
+    fn number_text(&self) -> String {
+        json_text(self)
     }
 
     fn boolean(&self) -> Option<bool> {

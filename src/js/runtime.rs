@@ -9,9 +9,11 @@ use wasm_bindgen::{
 };
 
 use super::{
+    approvals::ApprovalInbox,
     foreign::{Foreign, callback, optional_text, text},
     host::{self, JsHost, JsModel, JsTools, JsWorld},
-    plain::{self, list, object, to_js},
+    permissions::PermissionStore,
+    plain::{self, fold, list, object, to_js},
     promised,
     session::Session,
 };
@@ -208,6 +210,18 @@ impl Runtime {
         }
     }
 
+    /// The calls that people are asked about.
+    #[wasm_bindgen(getter)]
+    pub fn approvals(&self) -> ApprovalInbox {
+        ApprovalInbox::new(self.inner.clone())
+    }
+
+    /// Permission groups and approval rules.
+    #[wasm_bindgen(getter)]
+    pub fn permissions(&self) -> PermissionStore {
+        PermissionStore::new(self.inner.clone())
+    }
+
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
     #[wasm_bindgen(unchecked_return_type = "() => void")]
     pub fn subscribe(
@@ -215,7 +229,10 @@ impl Runtime {
         #[wasm_bindgen(unchecked_param_type = "(event: RuntimeEvent) => void")] listener: JsValue,
     ) -> Result<JsValue> {
         let function = callback(listener)?;
-        let number = self.inner.subscribe(host::listener(function, runtime_event));
+        let errors = self.inner.listener_errors();
+        let number = self
+            .inner
+            .subscribe(host::listener(function, errors, runtime_event));
         let inner = self.inner.clone();
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
@@ -253,13 +270,9 @@ impl Runtime {
         };
         let names = plain::json_in(&options.get_as_is("protectedNames")?, "options.protectedNames")?;
         let names = FromJson::from_json(&names, "options.protectedNames")?;
-        let protected = protected_names(names, plain::fold)?;
+        let protected = protected_names(names, fold)?;
         let tools = match options.get("tools")? {
-            Some(tools) => JsTools::new(
-                &tools,
-                "options.tools",
-                default_cwd.as_deref().unwrap_or_default(),
-            )?,
+            Some(tools) => JsTools::new(&tools, "options.tools")?,
             None => JsTools::default(),
         };
         let model = match options.object("model")? {
@@ -276,7 +289,7 @@ impl Runtime {
             tools: Rc::new(tools),
             strict,
             host: host.map(|host| Rc::new(host) as Rc<dyn runtime::Host>),
-            fold: plain::fold,
+            fold,
             protected,
         };
         Ok((place, Box::new(parts), default_cwd))
@@ -353,6 +366,7 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
         RuntimeEvent::SessionCreated(id) => ("session-created", Some(id)),
         RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(id)),
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
+        RuntimeEvent::PermissionsChanged => ("permissions-changed", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
     if let Some(id) = id {

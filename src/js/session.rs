@@ -9,10 +9,11 @@ use wasm_bindgen::{
 };
 
 use super::{
+    approvals::{approvals_to_js, result_to_js},
     foreign::{Abort, Foreign, callback, text},
     gate::decided_to_js,
     host::{self, calls_to_js},
-    plain::{self, copy_out, field, iso, json_in, list, message_in, object, to_js},
+    plain::{self, copy_out, field, intact, iso, json_in, list, message_in, object, to_js},
     promised,
     turn::Turn,
 };
@@ -72,26 +73,22 @@ impl Session {
     /// The stored conversation from `state.loadedFrom` on, frozen, exactly as it was typed and answered.
     #[wasm_bindgen(getter, unchecked_return_type = "readonly Message[]")]
     pub fn messages(&self) -> JsValue {
-        let (count, bytes, bodies) = {
+        let (bodies, bytes) = {
             let machine = self.inner.machine();
-            let count = machine.bodies().len();
-            if let Some((shown, messages)) = &*self.shown.borrow()
-                && *shown == count
-            {
-                return messages.clone();
-            }
             let loaded = machine.outlines().iter().skip(machine.loaded_from() as usize);
-            (
-                count,
-                loaded.into_iter().any(|outline| outline.bytes),
-                machine.bodies().to_vec(),
-            )
+            let bytes = loaded.into_iter().any(|outline| outline.bytes);
+            (machine.bodies().to_vec(), bytes)
         };
-        let messages = list(bodies.iter().map(copy_out));
-        // Bytes cannot be frozen, so that a list that holds some is made anew each time.
-        if !bytes {
-            *self.shown.borrow_mut() = Some((count, messages.clone()));
+        let shown = self.shown.borrow().clone();
+        if let Some((count, messages)) = shown
+            && count == bodies.len()
+            // Bytes cannot be frozen: where a holder of the list changed some, it is made anew.
+            && (!bytes || intact(&messages, &list(bodies.iter().cloned())))
+        {
+            return messages;
         }
+        let messages = list(bodies.iter().map(copy_out));
+        *self.shown.borrow_mut() = Some((bodies.len(), messages.clone()));
         messages
     }
 
@@ -117,7 +114,7 @@ impl Session {
     #[wasm_bindgen(getter, unchecked_return_type = "SessionState")]
     pub fn state(&self) -> JsValue {
         let messages = self.messages();
-        let errors = self.inner.listener_errors();
+        let errors = self.inner.listener_errors().all();
         let machine = self.inner.machine();
         let header = machine.header();
         let loads = machine.snapshots().iter().flat_map(|snapshot| {
@@ -155,7 +152,10 @@ impl Session {
                 "contextBudget",
                 optional(machine.budget().map(|budget| to_js(&budget))),
             ),
-            ("pendingApprovals", list([])),
+            (
+                "pendingApprovals",
+                approvals_to_js(machine.id(), machine.waiting_approvals()),
+            ),
             ("skillLoads", list(loads)),
             ("title", optional(header.title.as_deref().map(JsValue::from_str))),
             ("pinned", header.pinned.into()),
@@ -402,8 +402,35 @@ impl Session {
         optional(interrupted.map(|turn| {
             object(&[
                 ("unanswered", calls_to_js(&turn.unanswered)),
-                ("pendingApprovals", list([])),
+                (
+                    "pendingApprovals",
+                    list(turn.pending_approvals.iter().map(|id| JsValue::from_str(id))),
+                ),
             ])
+        }))
+    }
+
+    /// Goes on with a turn that a restart cut off. Calls that a person is still asked about stay open; every other open call is
+    /// answered as interrupted, and never run again.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Turn>")]
+    pub fn resume(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move {
+            Ok(Turn::new(inner.resume().await?, Abort::default()).into())
+        }))
+    }
+
+    /// The same, driven to its end.
+    #[wasm_bindgen(js_name = "resumePrompt", unchecked_return_type = "Promise<TurnResult>")]
+    pub fn resume_prompt(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "{ signal?: AbortSignal }")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        promised(signal_of(&options).map(|abort| async move {
+            let report = inner.resume_prompt(&abort.signal).await;
+            drop(abort);
+            Ok(report_to_js(&report?))
         }))
     }
 
@@ -483,7 +510,10 @@ impl Session {
         #[wasm_bindgen(unchecked_param_type = "(event: SessionEvent) => void")] listener: JsValue,
     ) -> Result<JsValue> {
         let function = callback(listener)?;
-        let number = self.inner.subscribe(host::listener(function, event_to_js));
+        let errors = self.inner.listener_errors();
+        let number = self
+            .inner
+            .subscribe(host::listener(function, errors, event_to_js));
         let inner = self.inner.clone();
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
@@ -500,6 +530,17 @@ impl Session {
 }
 
 /// Copies what was typed and reads the options, before anything else happens.
+/// The signal among options.
+pub(super) fn signal_of(given: &JsValue) -> Result<Abort> {
+    match Foreign::options(given, "options")? {
+        Some(given) => match given.object("signal")? {
+            Some(signal) => Abort::of(&signal),
+            None => Ok(Abort::default()),
+        },
+        None => Ok(Abort::default()),
+    }
+}
+
 fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, PromptOptions, Abort)> {
     let content = message_in(content, "content")?;
     let mut options = PromptOptions::default();
@@ -567,6 +608,13 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
         ]),
         SessionEvent::Update { message } => object(&[kind("update"), ("message", copy_out(message))]),
         SessionEvent::TurnEnded { report } => object(&[kind("turn-end"), ("result", report_to_js(report))]),
+        SessionEvent::ApprovalAsked { request_id } => object(&[
+            kind("approval-requested"),
+            ("requestId", JsValue::from_str(request_id)),
+        ]),
+        SessionEvent::ApprovalAnswered { result } => {
+            object(&[kind("approval-resolved"), ("result", result_to_js(result))])
+        }
         SessionEvent::SettingsChanged => object(&[kind("settings")]),
         SessionEvent::Saved => object(&[kind("saved")]),
         SessionEvent::SaveFailed { error } => {
@@ -576,18 +624,9 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
 }
 
 /// Messages of a turn, in order; what cannot be stored in them becomes null.
-pub(super) fn messages_in(messages: &Array, dispatched: bool) -> Result<Vec<Incoming<JsValue>>> {
+pub(super) fn messages_in(messages: &Array) -> Result<Vec<Incoming<JsValue>>> {
     let given = messages.iter().enumerate();
     given
-        .map(|(at, message)| {
-            let name = format!("messages[{at}]");
-            if dispatched {
-                return plain::incoming(&message, &name);
-            }
-            Ok(Incoming {
-                body: message_in(&message, &name)?,
-                degraded: Vec::new(),
-            })
-        })
+        .map(|(at, message)| plain::incoming(&message, &format!("messages[{at}]")))
         .try_listed()
 }

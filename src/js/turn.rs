@@ -6,12 +6,13 @@ use js_sys::{Array, Promise};
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
-    foreign::{Abort, Foreign},
+    approvals::result_to_js,
+    foreign::{Abort, Foreign, text},
     gate::decided_to_js,
     host::{call_in, calls_to_js, request_to_js},
     plain::{object, to_js},
     promised,
-    session::{messages_in, report_to_js},
+    session::{messages_in, report_to_js, signal_of},
 };
 use crate::{Result, runtime, session::Outcome};
 
@@ -63,12 +64,10 @@ impl Turn {
     #[wasm_bindgen(variadic, unchecked_return_type = "Promise<void>")]
     pub fn append(&self, #[wasm_bindgen(unchecked_param_type = "Message[]")] messages: Array) -> Promise {
         let inner = self.inner.clone();
-        promised(
-            messages_in(&messages, inner.is_dispatched()).map(|messages| async move {
-                inner.append(messages).await?;
-                Ok(JsValue::UNDEFINED)
-            }),
-        )
+        promised(messages_in(&messages).map(|messages| async move {
+            inner.append(messages).await?;
+            Ok(JsValue::UNDEFINED)
+        }))
     }
 
     /// Decides an open call. One that is allowed may run from then on; the result of any other is refused.
@@ -78,13 +77,29 @@ impl Turn {
         promised(call_in(&call).map(|call| async move { Ok(decided_to_js(inner.gate(&call).await?)) }))
     }
 
+    /// Waits for a person's answer about a call. `approved`: it is claimed, and may run now, once.
+    #[wasm_bindgen(unchecked_return_type = "Promise<ApprovalResult>")]
+    pub fn approval(
+        &self,
+        #[wasm_bindgen(js_name = "requestId", unchecked_param_type = "string")] request_id: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "{ signal?: AbortSignal }")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let read = text(&request_id, "requestId").and_then(|id| Ok((id, signal_of(&options)?)));
+        promised(read.map(|(id, abort)| async move {
+            let result = inner.approval(&id, &abort.signal).await;
+            drop(abort);
+            Ok(result_to_js(&result?))
+        }))
+    }
+
     /// Calls that have no result yet.
     #[wasm_bindgen(getter, js_name = "openCalls", unchecked_return_type = "ToolCall[]")]
     pub fn open_calls(&self) -> JsValue {
         calls_to_js(&self.inner.open_calls())
     }
 
-    /// Ends the turn, by default with success.
+    /// Ends the turn, by default with success. One that was not dispatched can only be cancelled.
     #[wasm_bindgen(unchecked_return_type = "Promise<TurnResult>")]
     pub fn finish(
         &self,

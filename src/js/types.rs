@@ -27,7 +27,7 @@ export interface ToolDeclaration {
 
 /** A tool of the host. */
 export interface Tool extends ToolDeclaration {
-    /** What a call touches. Absent: not classified; `paths` imply reads and writes. Only tools that declare `none` are run by `prompt` in this version. */
+    /** What a call touches. Absent: not classified; `paths` imply reads and writes. */
     access?: "read" | "write" | "execute" | "network" | "none";
     /** A group of tools that a person may stop being asked about. */
     category?: string;
@@ -43,10 +43,14 @@ export interface Tool extends ToolDeclaration {
     /** JSON pointers to arguments that an approval does not cover. */
     advisory?: string[];
     /**
-     * Runs one call. A text becomes the result's text; an object with a list `content` gives its `content`, `details`
+     * Runs one call. A tool with a `tree` shows nothing for which `isHidden` is true: what rules deny, or ask about, and links.
+     * A text becomes the result's text; an object with a list `content` gives its `content`, `details`
      * and `isError`; anything else is shown to the model as JSON. What is thrown becomes a failed result.
      */
-    execute?(args: any, context: { signal: AbortSignal; workingDirectory: string }): Promise<unknown> | unknown;
+    execute?(
+        args: any,
+        context: { signal: AbortSignal; decision: Decision; workingDirectory: string; isHidden(path: string): boolean },
+    ): Promise<unknown> | unknown;
 }
 
 /** Where a path really leads, or why that is not known. */
@@ -98,6 +102,41 @@ export interface Decision {
     paths: DecidedPath[];
 }
 
+/** A call that a person is asked about. */
+export interface PendingApproval {
+    requestId: string;
+    sessionId: string;
+    toolCallId: string;
+    toolName: string;
+    arguments: unknown;
+    /** Empty where the session has none. */
+    agentId: string;
+    /** Empty where the session has none. */
+    source: string;
+    /** What the session is called. */
+    contextLabel?: string;
+    /** ISO 8601, UTC. */
+    createdAt: string;
+    toolCategory?: string;
+    mcpServer?: string;
+    /** The paths of the call, as requested and as resolved. */
+    paths: DecidedPath[];
+    /** Why a person is asked. */
+    reason: string;
+    message: string;
+    status: string;
+}
+
+/** How asking a person ended. */
+export interface ApprovalResult {
+    requestId: string;
+    outcome: "approved" | "rejected" | "cancelled" | "superseded";
+    /** What the person said. */
+    note?: string;
+    /** For the model, or for the person. */
+    message?: string;
+}
+
 /** A tool call of the model. */
 export interface ToolCall {
     toolCallId: string;
@@ -123,19 +162,23 @@ export interface ModelClient {
     ): Promise<Message>;
 }
 
-/** The host's file system, as far as paths go. */
+/** Where tools work. `runcontext/hosts/node`, `runcontext/hosts/opfs` and `runcontext/hosts/virtual` make some. */
 export interface Host {
-    /** The working directory of sessions that name none, absolute. */
+    /** The working directory of sessions that name none; absolute. */
     cwd: string;
-    /** By default the session's working directory. */
+    /** By default `cwd`. */
     workspaceRoot?: string;
-    /** By default `posix`. */
+    /** The user's data directory, for project contexts. */
+    dataDir?: string;
     pathStyle?: "posix" | "windows";
     /**
-     * Where paths really lead, `..` and links resolved; for one that does not exist yet, its nearest existing ancestor and the
-     * rest. One answer per path, in order. Relative paths are relative to `base`. Asked once for each decision.
+     * Real, absolute paths: `..` and links are resolved, and a path that does not exist yet is its nearest existing
+     * ancestor, resolved, plus the rest. One answer per path, in their order. Relative paths are relative to `base`.
+     * Asked once for each decision; without it no path is known, and no call with one is allowed.
      */
-    resolvePaths?(base: string, paths: readonly string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
+    /** The same at once, where the host can: `isHidden` then knows links. */
+    resolvePathsSync?(base: string, paths: string[]): ResolvedPath[];
+    resolvePaths?(base: string, paths: string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
 }
 
 /** How a runtime is opened. Everything is optional. */
@@ -206,7 +249,7 @@ export interface TurnResult {
     /** False: `flush()` finishes it. */
     saved: boolean;
     saveError?: RunContextError;
-    /** Values that could not be stored, and became null. */
+    /** Values that could not be stored and became null; each `path` is a place in the stored message. */
     degraded?: { messageIndex: number; path: string }[];
 }
 
@@ -236,7 +279,8 @@ export interface SessionState {
     runContext: RunContext | null;
     /** The estimate of the last request. */
     contextBudget: ContextBudget | undefined;
-    pendingApprovals: never[];
+    /** Calls that a person is asked about, oldest first. */
+    pendingApprovals: PendingApproval[];
     /** Skills that were chosen, oldest first. */
     skillLoads: SkillLoad[];
     title: string | undefined;
@@ -281,6 +325,8 @@ export type SessionEvent =
     | { type: "message"; messageIndex: number; message: Message }
     | { type: "update"; message: Message }
     | { type: "turn-end"; result: TurnResult }
+    | { type: "approval-requested"; requestId: string }
+    | { type: "approval-resolved"; result: ApprovalResult }
     | { type: "settings" }
     | { type: "saved" }
     | { type: "save-failed"; error: RunContextError };
@@ -289,5 +335,7 @@ export type SessionEvent =
 export type RuntimeEvent =
     | { type: "session-created"; sessionId: string }
     | { type: "session-deleted"; sessionId: string }
-    | { type: "skills-changed" };
+    | { type: "skills-changed" }
+    /** Permission groups or rules changed: here, or elsewhere, which is noticed when they are looked at. */
+    | { type: "permissions-changed" };
 "#;

@@ -32,6 +32,10 @@ impl MessageView for Value {
         self.as_f64()
     }
 
+    fn number_text(&self) -> String {
+        self.as_f64().map(number_text).unwrap_or_default()
+    }
+
     fn boolean(&self) -> Option<bool> {
         self.as_bool()
     }
@@ -110,4 +114,33 @@ impl MessageData for Value {
     fn to_json_text(&self) -> Self {
         Value::from(self.to_string())
     }
+}
+
+/// A number as JavaScript writes it: the shortest digits that are it, without an exponent from 1e-6 to below 1e21.
+fn number_text(number: f64) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return "0".to_owned();
+    }
+    let written = format!("{:e}", number.abs());
+    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let count = digits.len() as i32;
+    let sign = if number < 0.0 { "-" } else { "" };
+    let zeros = |count: i32| "0".repeat(count.max(0) as usize);
+    let (first, rest) = digits.split_at_checked(1).unwrap_or((&digits, ""));
+    let text = match exponent {
+        21.. | ..=-8 | -7 => {
+            let point = if rest.is_empty() { "" } else { "." };
+            let plus = if exponent > 0 { "+" } else { "" };
+            format!("{first}{point}{rest}e{plus}{exponent}")
+        }
+        _ if exponent < 0 => format!("0.{}{digits}", zeros(-exponent - 1)),
+        _ if exponent + 1 >= count => format!("{digits}{}", zeros(exponent + 1 - count)),
+        _ => match digits.split_at_checked((exponent + 1) as usize) {
+            Some((whole, part)) => format!("{whole}.{part}"),
+            None => digits.clone(),
+        },
+    };
+    format!("{sign}{text}")
 }

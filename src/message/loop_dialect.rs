@@ -51,7 +51,8 @@ pub fn outline<M: MessageView>(message: &M, user_turn: bool) -> Result<MessageOu
                     "a message with role `toolResult` must have a `toolCallId`",
                 ));
             };
-            outline.answers.push(id);
+            let name = message.field_text("toolName").unwrap_or_default();
+            outline.answers.push(Call { id, name });
             outline.is_error = message
                 .field("isError")
                 .and_then(|flag| flag.boolean())
@@ -78,9 +79,7 @@ pub fn outline<M: MessageView>(message: &M, user_turn: bool) -> Result<MessageOu
                     }
                     Some("image") => other_tokens += IMAGE_TOKENS as u32,
                     Some("toolCall") if outline.role == Role::Assistant => {
-                        if let Some(call) = call(&block) {
-                            outline.calls.push(call);
-                        }
+                        outline.calls.push(call(&block));
                         other_tokens += tokens(block.json_len());
                     }
                     _ => other_tokens += tokens(block.json_len()),
@@ -101,11 +100,11 @@ fn tokens(units: usize) -> u32 {
     u32::try_from(units.div_ceil(4)).unwrap_or(u32::MAX)
 }
 
-fn call<M: MessageView>(block: &M) -> Option<Call> {
-    Some(Call {
-        id: block.field_text("id")?,
+fn call<M: MessageView>(block: &M) -> Call {
+    Call {
+        id: block.field_text("id").unwrap_or_default(),
         name: block.field_text("name").unwrap_or_default(),
-    })
+    }
 }
 
 /// The arguments of every call inside an assistant message, where they are there, in the order of the outline's calls.
@@ -114,20 +113,25 @@ pub fn call_arguments<M: MessageView>(message: &M) -> Vec<Option<M>> {
     let calls = blocks
         .iter()
         .flatten()
-        .filter(|block| block.field_text("type").as_deref() == Some("toolCall") && call(*block).is_some());
+        .filter(|block| block.field_text("type").as_deref() == Some("toolCall"));
     calls.map(|block| block.field("arguments")).listed()
 }
 
-/// The message with text in front of its content: a string stays a string, blocks get one text block first.
+/// The message with text in front of its content: a string stays a string, blocks get one text block first, and so does
+/// whatever else stands there.
 pub fn with_text_before<M: MessageData>(message: &M, text: &M) -> M {
     let content = match message.field("content") {
-        Some(content) if content.kind() == Kind::List => {
+        Some(content) if content.kind() == Kind::String => M::joined(&[text.clone(), content], "\n\n"),
+        Some(content) if content.kind() != Kind::Null => {
             let mut blocks = vec![text_block(text.clone())];
-            blocks.append(&mut content.items());
+            if content.kind() == Kind::List {
+                blocks.append(&mut content.items());
+            } else {
+                blocks.push(content);
+            }
             M::list(blocks)
         }
-        Some(content) => M::joined(&[text.clone(), content], "\n\n"),
-        None => text.clone(),
+        _ => text.clone(),
     };
     message.with_field("content", content)
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::{
     Result,
+    list::Listed,
     untyped::{self, FromJson, Reader},
 };
 
@@ -35,7 +36,7 @@ pub enum StopKind {
 /// A tool call inside an assistant message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// The call's id, unique within its message.
+    /// The call's id; empty where the message gives none that could be used.
     pub id: String,
     /// The tool's name.
     pub name: String,
@@ -53,9 +54,9 @@ pub struct MessageOutline {
     /// Tool calls of an assistant message, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Ids of the calls that a tool result answers.
+    /// The calls that a tool result answers, as it names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<String>,
+    pub answers: Vec<Call>,
     /// Set where an assistant message failed or was aborted: it is stored, but not projected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopKind>,
@@ -76,9 +77,53 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl MessageOutline {
-    /// An assistant message that failed or was aborted is stored, but the model does not see it again.
+    /// An assistant message that failed or was aborted is stored, but the model does not see it again. Neither does it
+    /// see one with a call that nothing could answer.
     pub fn is_projected(&self) -> bool {
-        self.stop.is_none()
+        self.stop.is_none() && self.is_answerable()
+    }
+
+    /// Whether every call has an id.
+    pub fn is_answerable(&self) -> bool {
+        self.calls.iter().all(|call| !call.id.is_empty())
+    }
+}
+
+/// Calls that have no result yet, with their positions among the calls of their message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenCalls(pub(crate) Vec<(usize, Call)>);
+
+impl OpenCalls {
+    /// Those of a message that nothing has answered.
+    pub(crate) fn of(message: &MessageOutline) -> Self {
+        if message.role != Role::Assistant || !message.is_projected() {
+            return Self::default();
+        }
+        Self(message.calls.iter().cloned().enumerate().listed())
+    }
+
+    /// Those of the message at `at`, after the results that follow it.
+    pub(crate) fn after(outlines: &[MessageOutline], at: usize) -> Self {
+        let mut rest = outlines.iter().skip(at);
+        let mut open = rest.next().map(Self::of).unwrap_or_default();
+        for answer in rest
+            .take_while(|next| next.role == Role::ToolResult)
+            .flat_map(|result| result.answers.iter())
+        {
+            open.take(answer);
+        }
+        open
+    }
+
+    /// Whether a result may mean a call: one with its id, and of its tool where there is one of that tool.
+    pub(crate) fn is_meant(&self, call: &Call, answer: &Call) -> bool {
+        call.id == answer.id && (call.name == answer.name || !self.0.iter().any(|(_, call)| call == answer))
+    }
+
+    /// Takes the call that a result answers: the first one that it may mean.
+    pub(crate) fn take(&mut self, answer: &Call) -> bool {
+        let meant = self.0.iter().position(|(_, call)| self.is_meant(call, answer));
+        meant.map(|at| self.0.remove(at)).is_some()
     }
 }
 
@@ -118,6 +163,13 @@ impl FromJson for MessageOutline {
 
 impl FromJson for Call {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
+        // What a result answers was an id alone in records of earlier versions.
+        if let Value::String(id) = value {
+            return Ok(Self {
+                id: id.clone(),
+                name: String::new(),
+            });
+        }
         let mut call = Reader::new(value, path);
         let read = Self {
             id: call.read("id"),

@@ -104,6 +104,9 @@ pub struct Decision {
     pub reason: Reason,
     /// The same for people.
     pub message: String,
+    /// The approval that waits for a person.
+    #[serde(rename = "requestId", skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// The rule, where one decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<ApprovalRule>,

@@ -11,7 +11,7 @@ use super::{
     policy::{Files, Forms, Group, Policy, Subject},
     preset::{Access, Cell, Location, Preset, cell},
     rule::{Action, ApprovalRule},
-    tool::{PathRequest, Requested, ToolPolicy},
+    tool::{PathAccess, PathRequest, Requested, ToolPolicy},
 };
 use crate::{
     Result,
@@ -297,7 +297,115 @@ impl Question<'_> {
         self.judge(policy, answers, true)
     }
 
+    /// Whether a tool that goes on below a tree by itself must not show what it finds at `path`: where rules deny it, or speak of
+    /// it and ask; where it is a link; where it is not below a tree that the call reads. `resolved` is what the host says of it,
+    /// none where it cannot say so at once: then it is taken for what its name says.
+    pub fn hides(
+        &self,
+        policy: &Policy,
+        answers: &[ResolvedPath],
+        path: &str,
+        resolved: Option<ResolvedPath>,
+    ) -> bool {
+        let style = self.circumstances.place.style;
+        if unsafe_shape(style, path).is_some() {
+            return true;
+        }
+        let queries = self.queries_and_more();
+        let ground = self.ground(policy, &queries, answers, false);
+        let lexical = queries.directory.join(path);
+        let mut known = answers.iter().skip(ROOTS + queries.grants);
+        let mut expected = None;
+        for request in self.requests {
+            let Requested::Path(tree) = &request.requested else {
+                continue;
+            };
+            let tree = Resolved::new(queries.directory.join(tree), known.next(), style);
+            let reads = request.tree && request.access.access() == Access::Read;
+            if let Some(canonical) = tree.canonical().filter(|_| reads) {
+                expected = expected.or_else(|| lexical.moved(&tree.lexical, canonical));
+            }
+        }
+        let Some(expected) = expected else { return true };
+        let found = match resolved {
+            None => Some(expected.clone()),
+            Some(ResolvedPath::Canonical(path)) => AbsolutePath::parse_canonical(style, &path),
+            Some(ResolvedPath::Unresolved(_)) => None,
+        };
+        if found.as_ref() != Some(&expected) {
+            return true;
+        }
+        let request = PathRequest {
+            argument: String::new(),
+            access: PathAccess::Read,
+            tree: false,
+            requested: Requested::Path(path.to_owned()),
+        };
+        let path = Resolved {
+            lexical,
+            canonical: Ok(expected),
+        };
+        let part = Part {
+            access: Access::Read,
+            path: Some((&request, Some(&path), 0)),
+        };
+        let walks = Walks::new(self, &ground, &part);
+        if walks.locked(Action::Deny).is_some() || walks.locked(Action::Require).is_some() {
+            return true;
+        }
+        match walks.first() {
+            Some((Action::Deny, _)) => true,
+            // A question about every path was answered when the tree was allowed; one about this path was not.
+            Some((Action::Require, rule)) => rule.row(policy).is_some_and(|rule| rule.path_pattern.is_some()),
+            Some((Action::Allow, _)) | None => false,
+        }
+    }
+
+    /// The outcome alone, and the step that set it.
+    pub fn outcome(&self, policy: &Policy, answers: &[ResolvedPath]) -> (Action, Reason) {
+        let (verdict, ..) = self.verdict(policy, answers, false);
+        (verdict.outcome, verdict.reason)
+    }
+
     fn judge(&self, policy: &Policy, answers: &[ResolvedPath], traced: bool) -> Decision {
+        let (verdict, paths, trace) = self.verdict(policy, answers, traced);
+        let decided = self.requests.iter().zip(&paths).map(|(request, path)| {
+            let requested = match &request.requested {
+                Requested::Path(path) => path.clone(),
+                Requested::NoPath => String::new(),
+            };
+            DecidedPath {
+                argument: request.argument.clone(),
+                access: request.access,
+                requested,
+                lexical: path.as_ref().map(|path| path.lexical.text()).unwrap_or_default(),
+                canonical: path
+                    .as_ref()
+                    .and_then(|path| path.canonical().map(AbsolutePath::text)),
+                unresolved: match path {
+                    None => Some("it is no path".to_owned()),
+                    Some(path) => path.canonical.as_ref().err().cloned(),
+                },
+            }
+        });
+        let paths = decided.listed();
+        Decision {
+            outcome: verdict.outcome,
+            reason: verdict.reason,
+            message: self.message(&verdict, &paths),
+            request_id: None,
+            rule: verdict.rule.and_then(|rule| rule.row(policy)),
+            paths,
+            trace,
+        }
+    }
+
+    fn verdict(
+        &self,
+        policy: &Policy,
+        answers: &[ResolvedPath],
+        traced: bool,
+    ) -> (Verdict, Vec<Option<Resolved>>, Vec<TraceStep>) {
         let queries = self.queries_and_more();
         let ground = self.ground(policy, &queries, answers, traced);
         let place = self.circumstances.place;
@@ -343,34 +451,7 @@ impl Question<'_> {
             path: None,
             detail: None,
         });
-        let decided = self.requests.iter().zip(&paths).map(|(request, path)| {
-            let requested = match &request.requested {
-                Requested::Path(path) => path.clone(),
-                Requested::NoPath => String::new(),
-            };
-            DecidedPath {
-                argument: request.argument.clone(),
-                access: request.access,
-                requested,
-                lexical: path.as_ref().map(|path| path.lexical.text()).unwrap_or_default(),
-                canonical: path
-                    .as_ref()
-                    .and_then(|path| path.canonical().map(AbsolutePath::text)),
-                unresolved: match path {
-                    None => Some("it is no path".to_owned()),
-                    Some(path) => path.canonical.as_ref().err().cloned(),
-                },
-            }
-        });
-        let paths = decided.listed();
-        Decision {
-            outcome: verdict.outcome,
-            reason: verdict.reason,
-            message: self.message(&verdict, &paths),
-            rule: verdict.rule.and_then(|rule| rule.row(policy)),
-            paths,
-            trace,
-        }
+        (verdict, paths, trace)
     }
 
     fn ground<'q>(

@@ -89,6 +89,13 @@ impl Policy {
         self.rules.get(at)
     }
 
+    /// A rule as it is compared with others, on hosts of each style.
+    pub(super) fn forms_of(&self, at: usize) -> Vec<Compiled> {
+        let styles = [PathStyle::Posix, PathStyle::Windows].into_iter();
+        let compiled = styles.map(|style| Some(Compiled::new(at, self.rule(at)?, style, self.fold)));
+        compiled.flatten().listed()
+    }
+
     pub(super) fn fold(&self) -> Fold {
         self.fold
     }
@@ -360,6 +367,19 @@ impl PathPattern {
         }
     }
 
+    /// Whether it matches every path that the other one matches. `key` is the other one's, as this one compares.
+    fn covers(&self, other: &PathPattern, key: &str) -> bool {
+        let directory = || key.rsplit_once('/').map_or("", |(directory, _)| directory);
+        self.anchor == other.anchor
+            && match (self.shape, other.shape) {
+                (Shape::Tree, Shape::Prefix) => is_in(directory(), &self.key),
+                (Shape::Tree, _) => is_in(key, &self.key),
+                (Shape::Exact, Shape::Exact) => key == self.key,
+                (Shape::Prefix, Shape::Exact | Shape::Prefix) => self.meets(key, false),
+                _ => false,
+            }
+    }
+
     fn meets(&self, path: &str, below: bool) -> bool {
         let itself = match self.shape {
             Shape::Tree => is_in(path, &self.key),
@@ -374,7 +394,7 @@ impl PathPattern {
 
 /// One rule, ready to be held against calls.
 #[derive(Debug)]
-struct Compiled {
+pub(super) struct Compiled {
     /// Its place in the policy.
     rule: usize,
     action: Action,
@@ -413,6 +433,43 @@ impl Compiled {
             ToolPattern::Exact(name) => name == tool,
             ToolPattern::Prefix(prefix) => tool.starts_with(prefix.as_str()),
         }
+    }
+
+    /// Whether it speaks of every call that the other one speaks of.
+    pub(super) fn covers(&self, policy: &Policy, other: &Compiled) -> bool {
+        let tool = match (&self.tool, &other.tool) {
+            (ToolPattern::Any, _) => true,
+            (ToolPattern::Exact(name), ToolPattern::Exact(other)) => name == other,
+            (ToolPattern::Prefix(prefix), ToolPattern::Exact(other) | ToolPattern::Prefix(other)) => {
+                other.starts_with(prefix.as_str())
+            }
+            (
+                ToolPattern::Files { reads, writes },
+                ToolPattern::Files {
+                    reads: other_reads,
+                    writes: other_writes,
+                },
+            ) => (*reads || !other_reads) && (*writes || !other_writes),
+            _ => false,
+        };
+        let whose = || {
+            let (Some(rule), Some(other)) = (policy.rule(self.rule), policy.rule(other.rule)) else {
+                return false;
+            };
+            (rule.agent_id.is_none() || rule.agent_id == other.agent_id)
+                && (rule.source.is_none() || rule.source == other.source)
+        };
+        let path = || match (&self.path, &other.path) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(path), Some(its)) => match (self.action, other.action) {
+                (Action::Allow, Action::Allow) => path.covers(its, &its.key),
+                // A path that `allow` compares exactly is less than what the others compare folded.
+                (Action::Allow, _) => false,
+                _ => path.covers(its, &(policy.fold)(&its.key)),
+            },
+        };
+        tool && whose() && path()
     }
 
     fn matches(&self, policy: &Policy, call: &Subject<'_>) -> bool {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// A person's choice of what a session may do. No preset at all (`None` where one is optional) means: as configured.
+/// A person's choice of what a session may do. No preset at all (`null` where one is optional) means: as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(

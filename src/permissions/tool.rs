@@ -23,6 +23,21 @@ pub enum PathAccess {
 }
 
 impl PathAccess {
+    /// The text form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PathAccess::Read => "read",
+            PathAccess::Write => "write",
+        }
+    }
+
+    /// Reads the text form.
+    pub fn from_text(text: &str) -> Option<Self> {
+        [PathAccess::Read, PathAccess::Write]
+            .into_iter()
+            .find(|access| access.as_str() == text)
+    }
+
     /// The column of the presets' table.
     pub(crate) fn access(self) -> Access {
         match self {

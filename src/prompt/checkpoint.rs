@@ -24,7 +24,7 @@ pub struct Checkpoint {
     /// When it was dispatched, in milliseconds since the epoch; an integer from 0 up.
     #[serde(serialize_with = "untyped::serialize_milliseconds")]
     pub timestamp: f64,
-    /// The neutralised body of each section that is new or changed, without tags; `None` for a removed one. The
+    /// The neutralised body of each section that is new or changed, without tags; `null` for a removed one. The
     /// preamble stands under `preamble`.
     #[cfg_attr(target_family = "wasm", tsify(type = "Record<string, string | null>"))]
     pub sections: Changes,

@@ -2,11 +2,15 @@
 
 use std::{future::poll_fn, rc::Rc, task::Poll};
 
-use super::{Model, PromptOptions, Session, Signal, TurnReport, session::aborted};
+use super::{
+    ApprovalOutcome, ApprovalResult, Model, PromptOptions, Session, Signal, ToolContext, TurnReport,
+    session::aborted,
+};
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
     message::{Call, MessageData, loop_dialect},
+    permissions::Action,
     session::{Exclusive, Incoming, Next, Outcome, ToolCall},
     storage::LocalFuture,
 };
@@ -45,14 +49,43 @@ impl<M: MessageData + 'static> Session<M> {
         driven.drives(turn);
         // From here on the turn itself keeps the session busy, until it ends.
         drop(exclusive);
-        let (outcome, error) = match self.drive(turn, &*model, abort).await {
-            Ok(end) => end,
-            Err(error) if self.machine().is_dispatched() => (Outcome::Error, Some(error.to_string())),
+        match self.drive(turn, &*model, abort, true).await {
+            Ok((outcome, error)) => self.settle(turn, outcome, error).await,
+            Err(error) if self.machine().is_dispatched() => {
+                self.settle(turn, Outcome::Error, Some(error.to_string())).await
+            }
             Err(error) => {
                 let stamp = self.stamp();
-                self.machine_mut().settle(Outcome::Error, None, &stamp)?;
-                return Err(error);
+                self.machine_mut().settle(Outcome::Cancelled, None, &stamp)?;
+                Err(error)
             }
+        }
+    }
+
+    /// Goes on with a turn that a restart cut off, and drives it to its end.
+    ///
+    /// # Errors
+    /// As [`Session::resume`]; `invalid_argument` without a model; `aborted`.
+    pub async fn resume_prompt(self: &Rc<Self>, abort: &Signal) -> Result<TurnReport> {
+        let Some(model) = self.runtime.parts.model.clone() else {
+            return Err(Error::invalid(
+                "`resumePrompt` needs a model; open the runtime with `model`, or use `resume`",
+            ));
+        };
+        if abort.has_fired() {
+            return Err(Error::new(
+                ErrorCode::Aborted,
+                "the turn was not resumed; nothing was changed",
+            ));
+        }
+        let exclusive = self.exclusive(Exclusive::Interrupted)?;
+        let driven = self.driven(abort);
+        let turn = self.resumed().await?;
+        driven.drives(turn);
+        drop(exclusive);
+        let (outcome, error) = match self.drive(turn, &*model, driven.abort(), false).await {
+            Ok(end) => end,
+            Err(error) => (Outcome::Error, Some(error.to_string())),
         };
         self.settle(turn, outcome, error).await
     }
@@ -62,8 +95,9 @@ impl<M: MessageData + 'static> Session<M> {
         turn: u64,
         model: &dyn Model<M>,
         abort: &Signal,
+        begins: bool,
     ) -> Result<(Outcome, Option<String>)> {
-        let mut first = true;
+        let mut first = begins;
         loop {
             let next = if first {
                 Next::CallModel
@@ -108,15 +142,53 @@ impl<M: MessageData + 'static> Session<M> {
                     }
                 }
                 Next::RunTools(calls) => {
-                    let results = self.run_tools(calls, abort).await;
+                    let results = self.run_tools(turn, calls, abort).await;
                     self.append(turn, results).await?;
                 }
             }
         }
     }
 
+    /// Runs a call that the gate allows, and waits for a person where one has to be asked. What is refused is told the model.
+    async fn run_tool(
+        &self,
+        turn: u64,
+        call: ToolCall<M>,
+        abort: &Signal,
+    ) -> std::result::Result<Incoming<M>, M> {
+        if self.machine().tool(&call.name).is_none() {
+            let text = format!("there is no tool named `{}`", call.name);
+            return Err(M::string(&text));
+        }
+        let told = |error: Error| M::string(error.message());
+        loop {
+            let mut decided = self.gate(&call).await.map_err(told)?;
+            match decided.decision.outcome {
+                Action::Allow => {}
+                Action::Deny => return Err(M::string(&decided.decision.message)),
+                Action::Require => {
+                    let id = decided.decision.request_id.clone().unwrap_or_default();
+                    let answer = self.approval(turn, &id, abort).await.map_err(told)?;
+                    match answer.outcome {
+                        ApprovalOutcome::Approved => decided.decision.request_id = Some(id),
+                        ApprovalOutcome::Superseded => continue,
+                        ApprovalOutcome::Rejected | ApprovalOutcome::Cancelled => {
+                            return Err(M::string(&answer.message.unwrap_or_default()));
+                        }
+                    }
+                }
+            }
+            let context = ToolContext {
+                working_directory: self.machine().working_directory(),
+                decided,
+                host: self.runtime.parts.host.clone(),
+            };
+            return self.runtime.parts.tools.run(call, context, abort.clone()).await;
+        }
+    }
+
     /// Runs a batch of calls side by side. On abort, what has finished is kept.
-    async fn run_tools(&self, calls: Vec<ToolCall<M>>, abort: &Signal) -> Vec<Incoming<M>> {
+    async fn run_tools(&self, turn: u64, calls: Vec<ToolCall<M>>, abort: &Signal) -> Vec<Incoming<M>> {
         let mut running: Vec<CallUnderWay<'_, M>> = calls
             .into_iter()
             .map(|call| {
@@ -124,11 +196,7 @@ impl<M: MessageData + 'static> Session<M> {
                     id: call.id.clone(),
                     name: call.name.clone(),
                 };
-                let refusal = self.machine().tool_refusal(&call.name);
-                let future: LocalFuture<'_, _> = match refusal {
-                    Some(text) => Box::pin(async move { Err(text) }),
-                    None => self.runtime.parts.tools.run(call, abort.clone()),
-                };
+                let future: LocalFuture<'_, _> = Box::pin(self.run_tool(turn, call, abort));
                 CallUnderWay {
                     call: named,
                     future,
@@ -162,7 +230,7 @@ impl<M: MessageData + 'static> Session<M> {
                     degraded: value.degraded,
                 },
                 Err(text) => Incoming {
-                    body: loop_dialect::tool_result(&call, &M::string(&text), true, now),
+                    body: loop_dialect::tool_result(&call, &text, true, now),
                     degraded: Vec::new(),
                 },
             })
@@ -170,9 +238,19 @@ impl<M: MessageData + 'static> Session<M> {
     }
 }
 
+/// A call whose turn is over.
+pub(super) fn cancelled_result(id: &str) -> ApprovalResult {
+    ApprovalResult {
+        request_id: id.to_owned(),
+        outcome: ApprovalOutcome::Cancelled,
+        note: None,
+        message: None,
+    }
+}
+
 /// A call under way.
 struct CallUnderWay<'a, M> {
     call: Call,
-    future: LocalFuture<'a, std::result::Result<Incoming<M>, String>>,
-    result: Option<std::result::Result<Incoming<M>, String>>,
+    future: LocalFuture<'a, std::result::Result<Incoming<M>, M>>,
+    result: Option<std::result::Result<Incoming<M>, M>>,
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Host, Session};
+use super::{Host, Session, SessionEvent};
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
@@ -30,6 +30,13 @@ pub struct Decided {
 }
 
 impl Decided {
+    /// Whether a tool that goes on below a tree by itself must not show this path.
+    pub(super) fn hides(&self, path: &str, resolved: Option<ResolvedPath>) -> bool {
+        self.inquiry
+            .question()
+            .hides(&self.policy, &self.answers, path, resolved)
+    }
+
     /// How it came about: found out now.
     pub fn trace(&self) -> Vec<TraceStep> {
         self.inquiry.question().explain(&self.policy, &self.answers).trace
@@ -53,7 +60,23 @@ impl<M: MessageData + 'static> Session<M> {
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         let turn = self.machine().current_turn();
         check_same_call(call, &self.machine().open_tool_calls())?;
-        let decided = self.explain(call).await?;
+        let mut decided = self.explain(call).await?;
+        let dispatched = self.machine().is_dispatched();
+        if decided.decision.outcome == Action::Require && dispatched && self.machine().current_turn() == turn
+        {
+            let stamp = self.stamp();
+            let new_id = self.runtime.parts.world.new_id();
+            let known = self.machine().approvals().len();
+            let id = self
+                .machine_mut()
+                .ask(call, &decided.decision, new_id.clone(), &stamp);
+            decided.decision.request_id = Some(id.clone());
+            if id == new_id || self.machine().approvals().len() != known {
+                self.save_later().await;
+                self.wake_waiters();
+                self.emit(&SessionEvent::ApprovalAsked { request_id: id });
+            }
+        }
         if decided.decision.outcome == Action::Allow
             && turn.is_some()
             && self.machine().current_turn() == turn
@@ -245,8 +268,15 @@ async fn resolve(host: &dyn Host, queries: &[Vec<Query>]) -> Vec<Vec<ResolvedPat
 }
 
 impl<M: MessageData + 'static> super::Runtime<M> {
+    /// The rules in force; where they cannot be read, those that were in force before, and why.
     pub(super) async fn policy_in_force(&self) -> (Rc<Policy>, Option<Error>) {
-        (self.last_policy(), None)
+        match self.permissions().policy().await {
+            Ok(policy) => {
+                *self.policy.borrow_mut() = policy.clone();
+                (policy, None)
+            }
+            Err(error) => (self.last_policy(), Some(error)),
+        }
     }
 
     fn last_policy(&self) -> Rc<Policy> {

@@ -6,7 +6,7 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use super::{Listener, Listeners, Runtime, Signal, Turn};
+use super::{ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, Signal, Turn};
 use crate::{
     Error, ErrorCode, Result,
     context::{Notice, NoticeCode},
@@ -78,6 +78,16 @@ pub enum SessionEvent<M> {
         /// How.
         report: TurnReport,
     },
+    /// A person is asked about a call.
+    ApprovalAsked {
+        /// The approval.
+        request_id: String,
+    },
+    /// A person answered.
+    ApprovalAnswered {
+        /// What.
+        result: ApprovalResult,
+    },
     /// Preset, model, sections, title or the like changed.
     SettingsChanged,
     /// Everything is saved.
@@ -107,6 +117,8 @@ pub struct Session<M> {
     /// Fires when the save that is under way is over.
     saving: RefCell<Option<Signal>>,
     running: RefCell<Option<Running>>,
+    /// Fires with the next answer of a person, or the end of a turn.
+    answers: RefCell<Signal>,
     listeners: Listeners<SessionEvent<M>>,
 }
 
@@ -190,6 +202,7 @@ impl<M: MessageData + 'static> Session<M> {
             storage,
             saving: RefCell::default(),
             running: RefCell::default(),
+            answers: RefCell::default(),
             listeners: Listeners::default(),
         })
     }
@@ -201,6 +214,24 @@ impl<M: MessageData + 'static> Session<M> {
 
     pub(super) fn machine_mut(&self) -> RefMut<'_, Machine<M>> {
         self.machine.borrow_mut()
+    }
+
+    pub(super) fn storage(&self) -> &dyn SessionStorage<M> {
+        &*self.storage
+    }
+
+    pub(super) fn emit(&self, event: &SessionEvent<M>) {
+        self.listeners.emit(event);
+    }
+
+    /// Fires with the next answer of a person, or the end of a turn.
+    pub(super) fn next_answer(&self) -> Signal {
+        self.answers.borrow().clone()
+    }
+
+    pub(super) fn wake_waiters(&self) {
+        let fired = self.answers.replace(Signal::default());
+        fired.fire();
     }
 
     pub(super) fn stamp(&self) -> Stamp {
@@ -345,7 +376,13 @@ impl<M: MessageData + 'static> Session<M> {
         }
         let input = self.input(content, options)?;
         let number = self.machine_mut().prepare(input)?;
-        let running = self.running(&options.abort);
+        self.begun(number, &options.abort);
+        Ok(Turn::new(self, number))
+    }
+
+    /// A turn of a host can be stopped from now on.
+    fn begun(self: &Rc<Self>, number: u64, abort: &Signal) {
+        let running = self.running(abort);
         // Weak, so that a turn that its host forgot does not keep the session.
         let session = Rc::downgrade(self);
         running.abort.on_fire(move || {
@@ -353,7 +390,6 @@ impl<M: MessageData + 'static> Session<M> {
                 Turn::new(&session, number).cancel_in_background();
             }
         });
-        Ok(Turn::new(self, number))
     }
 
     /// Something runs that `abort()` and the caller's signal can stop.
@@ -499,6 +535,7 @@ impl<M: MessageData + 'static> Session<M> {
             save_error,
             degraded,
         };
+        self.wake_waiters();
         // Who hears of the end may begin the next turn.
         drop(ending);
         self.listeners.emit(&SessionEvent::TurnEnded {
@@ -520,8 +557,31 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(self.end_turn(before, end, Vec::new()).await)
     }
 
+    /// Goes on with a turn that a restart cut off, for a host with its own loop.
+    ///
+    /// # Errors
+    /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
+    pub async fn resume(self: &Rc<Self>) -> Result<Turn<M>> {
+        let exclusive = self.exclusive(Exclusive::Interrupted)?;
+        let number = self.resumed().await?;
+        self.begun(number, &Signal::default());
+        drop(exclusive);
+        Ok(Turn::new(self, number))
+    }
+
+    pub(super) async fn resumed(&self) -> Result<u64> {
+        let stamp = self.stamp();
+        // Somebody may have answered elsewhere.
+        self.read_approvals().await?;
+        let before = self.machine().message_count();
+        let number = self.machine_mut().resume(&stamp)?;
+        self.announce(self.messages_from(before));
+        self.save_later().await;
+        Ok(number)
+    }
+
     /// Saves what can be saved now. A failure is not lost: it is pending, and reported when the turn ends.
-    async fn save_later(&self) {
+    pub(super) async fn save_later(&self) {
         let _pending = self.save().await;
     }
 
@@ -632,9 +692,9 @@ impl<M: MessageData + 'static> Session<M> {
         self.listeners.remove(number);
     }
 
-    /// Texts of errors that listeners threw.
-    pub fn listener_errors(&self) -> Vec<String> {
-        self.listeners.errors()
+    /// Texts of errors of listeners.
+    pub fn listener_errors(&self) -> ListenerErrors {
+        self.listeners.errors.clone()
     }
 
     pub(super) fn check_disposable(&self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{fmt, rc::Rc};
 
-use super::{Decided, Session, TurnReport};
+use super::{ApprovalResult, Decided, Session, Signal, TurnReport};
 use crate::{
     Result,
     message::MessageData,
@@ -79,6 +79,15 @@ impl<M: MessageData + 'static> Turn<M> {
         self.session.gate(call).await
     }
 
+    /// Waits for a person's answer about a call. `Approved`: the call is claimed and may run now, once.
+    ///
+    /// # Errors
+    /// `approval_not_found`; those of the storage, and then the call must not run.
+    pub async fn approval(&self, request_id: &str, abort: &Signal) -> Result<ApprovalResult> {
+        self.session.check_turn(self.number)?;
+        self.session.approval(self.number, request_id, abort).await
+    }
+
     /// Calls that have no result yet.
     pub fn open_calls(&self) -> Vec<ToolCall<M>> {
         if self.is_current() {
@@ -96,7 +105,7 @@ impl<M: MessageData + 'static> Turn<M> {
     /// Ends the turn.
     ///
     /// # Errors
-    /// `invalid_argument` after the turn has ended.
+    /// `invalid_argument` before it was dispatched, unless it is cancelled, or after the turn has ended.
     pub async fn finish(&self, outcome: Outcome, error: Option<String>) -> Result<TurnReport> {
         self.session.settle(self.number, outcome, error).await
     }

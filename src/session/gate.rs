@@ -1,13 +1,13 @@
 //! What a session brings to the gate: its preset, run context, tools and bypasses, and which calls were allowed.
 
-use super::{Header, Machine, Setting, Stamp, ToolCall, ToolDeclaration};
+use super::{Approval, Header, Machine, Setting, Stamp, ToolCall, ToolDeclaration};
 use crate::{
     Error, Result,
     context::DeclaredEvent,
     list::Listed,
     message::MessageData,
     paths::PathStyle,
-    permissions::{Access, Bypass, BypassScope, Inquiry, PathRequest, Place, Preset, texts_in},
+    permissions::{Bypass, BypassScope, Inquiry, PathRequest, Place, Preset, texts_in},
     run_context::RunContext,
     storage::{Counters, SessionRecord},
     untyped::{FromJson, ToJson, field_error},
@@ -87,15 +87,28 @@ pub struct Now {
     pub monotonic: Option<f64>,
 }
 
-/// What a machine keeps for the gate. None of it is stored.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct GateState {
+/// What a machine keeps for the gate. Only approvals are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GateState<M> {
     bypasses: Vec<HeldBypass>,
     /// Run contexts that were in force before, with their presets, and still count: until the turn settles, and until the new
     /// one is saved.
     earlier: Vec<(StoredRunContext, Option<Preset>)>,
     /// Calls of the running turn that may run: ids and tools.
     allowed: Vec<(String, String)>,
+    /// Calls that a person is asked about.
+    pub(super) approvals: Vec<Approval<M>>,
+}
+
+impl<M> Default for GateState<M> {
+    fn default() -> Self {
+        Self {
+            bypasses: Vec::new(),
+            earlier: Vec::new(),
+            allowed: Vec::new(),
+            approvals: Vec::new(),
+        }
+    }
 }
 
 impl<M: MessageData> Machine<M> {
@@ -302,15 +315,10 @@ impl<M: MessageData> Machine<M> {
         }
     }
 
-    /// Whether a call may have run: it was allowed, or its tool touches nothing.
+    /// Whether a call may have run: it was allowed, or a person agreed and it was claimed.
     pub(super) fn was_allowed(&self, id: &str, tool: &str) -> bool {
-        let touches_nothing = |tool: &ToolDeclaration<M>| tool.policy.access == Some(Access::None);
-        self.tool(tool).is_some_and(touches_nothing)
-            || self
-                .gate_view()
-                .allowed
-                .iter()
-                .any(|(other, name)| other == id && name == tool)
+        let mut allowed = self.gate_view().allowed.iter();
+        allowed.any(|(other, name)| other == id && name == tool)
     }
 
     /// A turn begins, or is over: nothing is allowed yet, or any more.

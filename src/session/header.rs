@@ -225,7 +225,9 @@ fn read<T: FromJson + Default>(
 }
 
 fn unreadable(name: &str, cause: &Error) -> Error {
-    let text = format!("a stored setting cannot be read: {cause}; export the session or repair the record");
+    let text = format!(
+        "a stored setting cannot be read: {cause}; repair it, or delete the session with `deleteSession`"
+    );
     Error::new(ErrorCode::StorageFailed, text).with("field", name)
 }
 

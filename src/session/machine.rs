@@ -8,9 +8,11 @@ use std::{
     rc::Rc,
 };
 
+use serde_json::Value;
+
 use super::{
-    Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting, ToolCall,
-    ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
+    ApprovalStatus, Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting,
+    ToolCall, ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -19,15 +21,18 @@ use crate::{
         RequestTrace, RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
     },
     list::{Listed, joined},
-    message::{Call, MessageData, MessageIndex, MessageOutline, Role, StopKind, loop_dialect, turn_count},
-    permissions::{Access, Preset, permissions_text},
+    message::{
+        Call, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, StopKind, loop_dialect, turn_count,
+    },
+    permissions::{Preset, permissions_text},
     prompt::{
         Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
         system_prompt_at, validate_host_sections,
     },
     skills,
     storage::{
-        AppendedMessage, Commit, Counters, OUTLINES_PER_PACK, OutlinePack, SessionRecord, StoredSession,
+        AppendedMessage, ApprovalChange, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack,
+        SessionRecord, StoredSession,
     },
 };
 
@@ -72,6 +77,8 @@ pub struct Degraded {
 pub struct Interrupted<M> {
     /// Calls without a result.
     pub unanswered: Vec<ToolCall<M>>,
+    /// Approvals that wait for a person, or for the turn to go on.
+    pub pending_approvals: Vec<String>,
 }
 
 /// What an exclusive operation needs before it may begin.
@@ -111,6 +118,7 @@ struct Prepared<M> {
 #[derive(Debug)]
 pub struct Machine<M> {
     id: String,
+    origin: String,
     cwd: String,
     created_at: f64,
     updated_at: f64,
@@ -133,7 +141,7 @@ pub struct Machine<M> {
     dispatched: Option<RequestTrace>,
     budget: Option<ContextBudget>,
     events: Vec<DeclaredEvent>,
-    gate: GateState,
+    gate: GateState<M>,
 }
 
 impl<M: MessageData> Machine<M> {
@@ -150,6 +158,8 @@ impl<M: MessageData> Machine<M> {
         check_id(&id)?;
         let header = Header::new(options)?;
         let cwd = options.cwd.clone().unwrap_or_default();
+        let mut settings = header.to_settings();
+        settings.insert(ORIGIN.to_owned(), Value::from(stamp.operation_id.as_str()));
         let record = SessionRecord {
             id: id.clone(),
             cwd: cwd.clone(),
@@ -157,7 +167,7 @@ impl<M: MessageData> Machine<M> {
             updated_at: stamp.now,
             message_count: 0,
             counters: Counters::default(),
-            settings: header.to_settings(),
+            settings,
         };
         let stored = StoredSession {
             record: record.clone(),
@@ -192,6 +202,7 @@ impl<M: MessageData> Machine<M> {
             return Err(Error::new(ErrorCode::StorageFailed, text).with("sessionId", stored.record.id));
         }
         Ok(Self {
+            origin: stored.record.origin().to_owned(),
             id: stored.record.id,
             cwd: stored.record.cwd,
             created_at: stored.record.created_at,
@@ -254,12 +265,12 @@ impl<M: MessageData> Machine<M> {
             return Err(Error::new(ErrorCode::SessionBusy, text));
         }
         if kind == Exclusive::AtRest && self.header.open_turn.is_some() {
-            let text = "a turn of this session was cut off; call `abandon()` first";
+            let text = "a turn of this session was cut off; call `resume()` or `abandon()` first";
             return Err(Error::new(ErrorCode::SessionInterrupted, text));
         }
         if kind == Exclusive::Interrupted && self.header.open_turn.is_none() {
             return Err(Error::invalid(
-                "this session has no interrupted turn; there is nothing to abandon",
+                "this session has no interrupted turn; there is nothing to resume or abandon",
             ));
         }
         if kind != Exclusive::Flush && self.save_error.is_some() {
@@ -379,9 +390,9 @@ impl<M: MessageData> Machine<M> {
         let Some(mut turn) = self.turn.take() else {
             return Err(no_turn());
         };
-        let open = self.open_calls();
+        let open = self.open_calls().0;
         let result = if turn.prepared.is_none() && !open.is_empty() {
-            let ids: Vec<&str> = open.iter().map(|call| call.id.as_str()).listed();
+            let ids: Vec<&str> = open.iter().map(|(_, call)| call.id.as_str()).listed();
             Err(Error::invalid(format!(
                 "tool calls are open: `{}`; append their results first",
                 joined(&ids, "`, `")
@@ -546,7 +557,8 @@ impl<M: MessageData> Machine<M> {
             }
             self.bodies.push(prepared.message);
             self.outlines.push(prepared.outline);
-            self.commit_conversation(&base, vec![Setting::OpenTurn(Some(base.messages))], stamp);
+            let open = vec![Setting::OpenTurn(Some(base.messages))];
+            self.commit_conversation(&base, open, Vec::new(), stamp);
         }
         self.dispatched = Some(trace);
         self.events.clear();
@@ -569,7 +581,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Keeps assistant messages and results of open calls, in one commit. An assistant message that arrives while
-    /// calls are open first gets interrupted results stored for them.
+    /// calls are open first gets interrupted results stored for them. One with a call that no result could answer is
+    /// kept as one that failed.
     ///
     /// # Errors
     /// `invalid_argument` for anything else, or outside a dispatched turn; `tool_not_gated` for a result of a call
@@ -579,22 +592,35 @@ impl<M: MessageData> Machine<M> {
         let mut batch = Batch::after(self);
         let mut answered = false;
         for message in incoming {
-            let outline = loop_dialect::outline(&message.body, false)?;
+            let mut message = message;
+            let mut outline = loop_dialect::outline(&message.body, false)?;
             match outline.role {
                 Role::Assistant => {
                     batch.answer_open_calls();
+                    if outline.stop.is_none() && !outline.is_answerable() {
+                        message.body =
+                            loop_dialect::stopped(&message.body, StopKind::Error, Some(UNANSWERABLE));
+                        outline.stop = Some(StopKind::Error);
+                    }
                     batch.push(message, outline);
                     answered = true;
                 }
                 Role::ToolResult => {
-                    let id = outline.answers.first().cloned().unwrap_or_default();
-                    let Some(call) = batch.take_open(&id) else {
-                        return Err(Error::invalid(format!(
-                            "no open tool call has the id `{id}`; append results after the message that holds their call"
-                        ))
-                        .with("toolCallId", id));
-                    };
-                    self.check_allowed(&call, &outline)?;
+                    for answer in &outline.answers {
+                        // Where several calls may be meant, each has to be allowed.
+                        for (_, call) in &batch.open.0 {
+                            if batch.open.is_meant(call, answer) {
+                                self.check_allowed(call, &outline)?;
+                            }
+                        }
+                        if !batch.open.take(answer) {
+                            let id = answer.id.as_str();
+                            return Err(Error::invalid(format!(
+                                "no open tool call has the id `{id}`; append results after the message that holds their call"
+                            ))
+                            .with("toolCallId", id));
+                        }
+                    }
                     batch.push(message, outline);
                 }
                 Role::User | Role::Other => {
@@ -626,17 +652,6 @@ impl<M: MessageData> Machine<M> {
         )
         .with("toolCallId", call.id.clone())
         .with("toolName", call.name.clone()))
-    }
-
-    /// Why a call must not run here, as the model is told. Only tools that are declared to touch nothing run.
-    pub fn tool_refusal(&self, name: &str) -> Option<String> {
-        match self.surroundings.tools.iter().find(|tool| tool.name == name) {
-            None => Some(format!("there is no tool named `{name}`")),
-            Some(tool) if tool.policy.access != Some(Access::None) => Some(format!(
-                "the tool `{name}` is not allowed here: only tools declared with access `none` can run"
-            )),
-            Some(_) => None,
-        }
     }
 
     /// What a turn that is driven by us does next.
@@ -673,7 +688,7 @@ impl<M: MessageData> Machine<M> {
     /// [`Machine::ended`].
     ///
     /// # Errors
-    /// `invalid_argument` outside a turn.
+    /// `invalid_argument` outside a turn; before the first dispatch for everything but `cancelled`.
     pub fn settle(
         &mut self,
         outcome: Outcome,
@@ -685,10 +700,25 @@ impl<M: MessageData> Machine<M> {
         };
         let end = TurnEnd { outcome, error };
         if turn.prepared.is_some() {
+            if outcome != Outcome::Cancelled {
+                return Err(Error::invalid("nothing was dispatched; call `cancel()`"));
+            }
             self.turn = None;
             return Ok((end, Vec::new()));
         }
-        let stop = match outcome {
+        let unanswerable = self
+            .outlines
+            .last()
+            .is_some_and(|last| last.stop == Some(StopKind::Error) && !last.is_answerable());
+        let end = match outcome {
+            // The host may not have noticed what became of that answer.
+            Outcome::Success if unanswerable => TurnEnd {
+                outcome: Outcome::Error,
+                error: Some(UNANSWERABLE.to_owned()),
+            },
+            _ => end,
+        };
+        let stop = match end.outcome {
             Outcome::Success => None,
             Outcome::Error => Some(StopKind::Error),
             Outcome::Cancelled => Some(StopKind::Aborted),
@@ -725,11 +755,7 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` where no turn was cut off.
     pub fn abandon(&mut self, stamp: &Stamp) -> Result<TurnEnd> {
-        if self.interrupted().is_none() {
-            return Err(Error::invalid(
-                "this session has no interrupted turn; there is nothing to abandon",
-            ));
-        }
+        self.check_interrupted()?;
         let end = TurnEnd {
             outcome: Outcome::Cancelled,
             error: None,
@@ -739,6 +765,51 @@ impl<M: MessageData> Machine<M> {
         self.keep(batch.staged, self.end_settings(&end), stamp);
         self.ending = true;
         Ok(end)
+    }
+
+    /// Goes on with a turn that a restart cut off. Calls that a person is still asked about, or that were approved and not
+    /// begun, stay open; one that a person refused is answered so, and every other as interrupted: what may have run is never
+    /// run again. Numbers the turn.
+    ///
+    /// # Errors
+    /// `invalid_argument` where no turn was cut off.
+    pub fn resume(&mut self, stamp: &Stamp) -> Result<u64> {
+        self.check_interrupted()?;
+        let system_prompt = match self.message_count().checked_sub(1) {
+            Some(last) => system_prompt_at(&self.checkpoints, last)?,
+            None => String::new(),
+        };
+        let waiting = self.waiting_approvals().map(|it| it.call.id.clone()).listed();
+        let refused = self
+            .approvals()
+            .iter()
+            .filter(|it| it.status == ApprovalStatus::Rejected);
+        let refused = refused
+            .map(|it| (it.call.id.clone(), it.message.clone()))
+            .listed();
+        let mut batch = Batch::after(self);
+        batch.answer(&waiting, &refused, stamp.now);
+        self.turn = Some(Turn {
+            prepared: None,
+            system_prompt,
+            notices: Vec::new(),
+            built: None,
+            partial: None,
+            degraded: Vec::new(),
+        });
+        self.turns_begun += 1;
+        self.forget_allowed();
+        self.keep(batch.staged, Vec::new(), stamp);
+        Ok(self.turns_begun)
+    }
+
+    fn check_interrupted(&self) -> Result<()> {
+        if self.turn.is_none() && self.header.open_turn.is_some() {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "this session has no interrupted turn; there is nothing to resume or abandon",
+        ))
     }
 
     /// Shows another end than the one that waits to be saved.
@@ -766,57 +837,29 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Calls of the last assistant message that have no result. Those of a message that failed are not open.
-    fn open_calls(&self) -> Vec<Call> {
-        self.numbered_open_calls()
-            .into_iter()
-            .map(|(_, call)| call)
-            .listed()
+    fn open_calls(&self) -> OpenCalls {
+        OpenCalls::after(&self.outlines, self.last_message())
     }
 
-    /// The same, with their positions among the calls of their message.
-    fn numbered_open_calls(&self) -> Vec<(usize, Call)> {
-        let Some((message, answered)) = self.last_calls() else {
-            return Vec::new();
-        };
-        let mut open: Vec<(usize, Call)> = message.calls.iter().cloned().enumerate().listed();
-        for id in answered {
-            if let Some(at) = open.iter().position(|(_, call)| call.id == *id) {
-                open.remove(at);
-            }
-        }
-        open
-    }
-
-    /// The assistant message that the conversation ends in, results aside, and the ids that these answer.
-    fn last_calls(&self) -> Option<(&MessageOutline, Vec<&String>)> {
-        let results = self
+    /// The position of the message that the conversation ends in, results aside.
+    fn last_message(&self) -> usize {
+        let last = self
             .outlines
             .iter()
-            .rev()
-            .take_while(|outline| outline.role == Role::ToolResult);
-        let answered: Vec<&String> = results.flat_map(|outline| outline.answers.iter()).listed();
-        let message = self
-            .outlines
-            .iter()
-            .rev()
-            .find(|outline| outline.role != Role::ToolResult)?;
-        (message.role == Role::Assistant && message.is_projected()).then_some((message, answered))
+            .rposition(|outline| outline.role != Role::ToolResult);
+        last.unwrap_or_default()
     }
 
     /// The body of the message that holds the open calls.
     fn call_message(&self) -> Option<M> {
-        let back = self
-            .outlines
-            .iter()
-            .rev()
-            .take_while(|outline| outline.role == Role::ToolResult)
-            .count();
-        self.bodies.iter().rev().nth(back).cloned()
+        self.body(MessageIndex(
+            u32::try_from(self.last_message()).unwrap_or(u32::MAX),
+        ))
     }
 
     /// The open calls with their arguments.
     pub fn open_tool_calls(&self) -> Vec<ToolCall<M>> {
-        let open = self.numbered_open_calls();
+        let open = self.open_calls().0;
         if open.is_empty() {
             return Vec::new();
         }
@@ -921,7 +964,9 @@ impl<M: MessageData> Machine<M> {
 
     /// The oldest commit is saved.
     pub fn saved(&mut self) {
-        self.queue.pop_front();
+        if let Some(commit) = self.queue.pop_front() {
+            self.approvals_saved(&commit);
+        }
         if self.queue.is_empty() {
             self.save_error = None;
         }
@@ -954,11 +999,11 @@ impl<M: MessageData> Machine<M> {
         }
     }
 
-    pub(super) fn gate_state(&mut self) -> &mut GateState {
+    pub(super) fn gate_state(&mut self) -> &mut GateState<M> {
         &mut self.gate
     }
 
-    pub(super) fn gate_view(&self) -> &GateState {
+    pub(super) fn gate_view(&self) -> &GateState<M> {
         &self.gate
     }
 
@@ -981,6 +1026,12 @@ impl<M: MessageData> Machine<M> {
             return;
         }
         let base = self.lengths();
+        let over = settings
+            .iter()
+            .any(|setting| matches!(setting, Setting::OpenTurn(None)));
+        let answers = staged.iter().flat_map(|(_, outline)| &outline.answers);
+        let answered = answers.map(|answer| answer.id.clone()).listed();
+        let ended = self.end_approvals(&answered, over);
         for ((message, outline), at) in staged.into_iter().zip(base.messages..) {
             if let Some(turn) = &mut self.turn {
                 if outline.role == Role::Assistant {
@@ -996,10 +1047,10 @@ impl<M: MessageData> Machine<M> {
             self.bodies.push(message.body);
             self.outlines.push(outline);
         }
-        self.commit_conversation(&base, settings, stamp);
+        self.commit_conversation(&base, settings, ended, stamp);
     }
 
-    fn empty_commit(&self, stamp: &Stamp) -> Commit<M> {
+    pub(super) fn empty_commit(&self, stamp: &Stamp) -> Commit<M> {
         Commit {
             session_id: self.id.clone(),
             operation_id: stamp.operation_id.clone(),
@@ -1010,19 +1061,28 @@ impl<M: MessageData> Machine<M> {
                 self.updated_at
             },
             create: None,
+            origin: self.origin.clone(),
             expected: None,
             messages: Vec::new(),
             outline_packs: Vec::new(),
             snapshots: Vec::new(),
             checkpoints: Vec::new(),
             compactions: Vec::new(),
+            approvals: Vec::new(),
             settings: BTreeMap::new(),
         }
     }
 
     /// Queues everything of the conversation that is newer than `base`.
-    fn commit_conversation(&mut self, base: &Lengths, settings: Vec<Setting>, stamp: &Stamp) {
+    fn commit_conversation(
+        &mut self,
+        base: &Lengths,
+        settings: Vec<Setting>,
+        approvals: Vec<ApprovalChange<M>>,
+        stamp: &Stamp,
+    ) {
         let mut commit = self.empty_commit(stamp);
+        commit.approvals = approvals;
         commit.expected = Some(self.counters.conversation);
         self.counters.conversation += 1;
         let loaded = base.messages.saturating_sub(self.loaded_from) as usize;
@@ -1058,7 +1118,7 @@ impl<M: MessageData> Machine<M> {
         self.queue_commit(commit, settings);
     }
 
-    fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
+    pub(super) fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
         self.counters.settings += u64::from(!settings.is_empty());
         for setting in settings {
             commit.settings.insert(setting.name().to_owned(), setting.value());
@@ -1073,6 +1133,11 @@ impl<M: MessageData> Machine<M> {
     /// The session's id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What tells it from another session of its id.
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// Its working directory, empty where it has none.
@@ -1184,6 +1249,7 @@ impl<M: MessageData> Machine<M> {
     pub fn interrupted(&self) -> Option<Interrupted<M>> {
         (self.turn.is_none() && self.header.open_turn.is_some()).then(|| Interrupted {
             unanswered: self.open_tool_calls(),
+            pending_approvals: self.waiting_approvals().map(|it| it.id.clone()).listed(),
         })
     }
 
@@ -1216,7 +1282,7 @@ fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
 /// Messages on their way in, with the calls that are open after them.
 struct Batch<M> {
     staged: Vec<(Incoming<M>, MessageOutline)>,
-    open: Vec<Call>,
+    open: OpenCalls,
     call_message: Option<M>,
 }
 
@@ -1231,27 +1297,30 @@ impl<M: MessageData> Batch<M> {
 
     fn push(&mut self, message: Incoming<M>, outline: MessageOutline) {
         if outline.role == Role::Assistant {
-            self.open = if outline.is_projected() {
-                outline.calls.clone()
-            } else {
-                Vec::new()
-            };
+            self.open = OpenCalls::of(&outline);
             self.call_message = Some(message.body.clone());
         }
         self.staged.push((message, outline));
     }
 
-    fn take_open(&mut self, id: &str) -> Option<Call> {
-        let at = self.open.iter().position(|call| call.id == id)?;
-        Some(self.open.remove(at))
+    fn answer_open_calls(&mut self) {
+        self.answer(&[], &[], 0.0);
     }
 
-    fn answer_open_calls(&mut self) {
+    /// Answers open calls but for some: with a text where one is given, else as interrupted.
+    fn answer(&mut self, but: &[String], texts: &[(String, String)], now: f64) {
         let Some(message) = self.call_message.clone() else {
             return;
         };
-        for call in std::mem::take(&mut self.open) {
-            let body = loop_dialect::interrupted_result(&call, &message);
+        for (at, call) in std::mem::take(&mut self.open).0 {
+            if but.contains(&call.id) {
+                self.open.0.push((at, call));
+                continue;
+            }
+            let body = match texts.iter().find(|(id, _)| *id == call.id) {
+                Some((_, text)) => loop_dialect::tool_result(&call, &M::string(text), true, now),
+                None => loop_dialect::interrupted_result(&call, &message),
+            };
             if let Ok(outline) = loop_dialect::outline(&body, false) {
                 self.staged.push((
                     Incoming {
@@ -1264,6 +1333,9 @@ impl<M: MessageData> Batch<M> {
         }
     }
 }
+
+/// Why an answer with a call that has no id is kept as one that failed.
+const UNANSWERABLE: &str = "the answer has a tool call without an `id`; ask the model again";
 
 fn no_turn() -> Error {
     Error::invalid("this turn has ended; begin a new one")

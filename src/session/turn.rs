@@ -30,6 +30,8 @@ pub struct ToolDeclaration<M> {
     pub json: String,
     /// What it declares for the gate.
     pub policy: ToolPolicy,
+    /// The digest of its whole definition.
+    pub digest: String,
 }
 
 /// What goes to the model, and nothing else.

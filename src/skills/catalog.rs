@@ -38,7 +38,7 @@ pub enum SkillStatus {
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify), tsify(rename = "SkillInfo"))]
 pub struct SkillEntry {
-    /// See [`skill_id`].
+    /// `scope:location`.
     pub id: String,
     /// The name; `""` where the file gives none.
     pub name: String,

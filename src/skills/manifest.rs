@@ -25,7 +25,7 @@ pub struct ParsedSkill {
     pub description: String,
     /// The instructions: what follows the frontmatter, without the blank lines at both ends.
     pub body: String,
-    /// See [`revision`].
+    /// SHA-256 of the file's text, lower-case hex.
     pub revision: String,
     /// Every field of the frontmatter, also the ones this library does not know.
     /// Every scalar is a text.

@@ -55,7 +55,8 @@ pub enum Decision {
 }
 
 /// Decides on a commit to `session`. `stored` is the session's record, `remembered` says whether the ring holds the operation id;
-/// both must be read in the transaction that then writes.
+/// `approvals` has the version of each approval that the commit
+/// changes, 0 for one that is not there; all must be read in the transaction that then writes.
 ///
 /// An operation id that was applied before is answered first, whatever else is true of the commit. An error means
 /// that the commit fits no session like this one, and that nothing may be written.
@@ -64,6 +65,7 @@ pub fn decide<M>(
     commit: &Commit<M>,
     stored: Option<&StoredRecord>,
     remembered: bool,
+    approvals: &[u64],
 ) -> Result<Decision> {
     if commit.session_id != session {
         return Err(malformed(commit, &format!("is not for session `{session}`")));
@@ -79,12 +81,14 @@ pub fn decide<M>(
             commit_count: 0,
         },
         (None, Some(stored))
-            if commit
-                .expected
-                .is_some_and(|it| it != stored.record.counters.conversation) =>
+            if stored.record.origin() != commit.origin
+                || commit
+                    .expected
+                    .is_some_and(|it| it != stored.record.counters.conversation) =>
         {
             return Ok(conflict(stored));
         }
+        (None, Some(stored)) if !approvals_match(commit, approvals) => return Ok(conflict(stored)),
         (None, Some(stored)) => stored.clone(),
         (None, None) => {
             let message = format!(
@@ -121,6 +125,12 @@ pub fn decide<M>(
         next: Box::new(next),
         slot,
     })
+}
+
+/// Whether every approval is still the one that the commit builds on.
+fn approvals_match<M>(commit: &Commit<M>, stored: &[u64]) -> bool {
+    let mut changes = commit.approvals.iter().zip(stored);
+    changes.all(|(change, version)| change.expected.is_none_or(|expected| expected == *version))
 }
 
 fn conflict(stored: &StoredRecord) -> Decision {

@@ -10,12 +10,16 @@ mod records;
 mod schema;
 mod session;
 
-use std::{cell::RefCell, fmt, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+};
 
-use js_sys::Array;
+use js_sys::{Array, Math};
 use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
-use web_sys::{IdbCursorDirection, IdbCursorWithValue, IdbKeyRange, IdbObjectStore};
+use web_sys::{IdbCursorDirection, IdbCursorWithValue, IdbKeyRange};
 
 use self::{
     connection::{Connection, Next, Task},
@@ -23,10 +27,10 @@ use self::{
     session::Session,
 };
 use super::{
-    DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedStorage, Storage,
-    StorageInfo, keys, known_store,
+    DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedChange, SharedStorage,
+    SharedWrite, Storage, StorageInfo, StoredApproval, closed, keys, known_store, raises_version,
 };
-use crate::{Error, Result, list::TryListed, untyped::insert_sorted};
+use crate::{Error, Result, js::plain::damaged_record, list::TryListed, untyped::insert_sorted};
 
 /// The name of the database where none is given.
 pub const DEFAULT_NAME: &str = "runcontext";
@@ -87,6 +91,14 @@ impl Storage<JsValue> for IndexedDb {
         Rc::new(Shared(Rc::clone(&self.0)))
     }
 
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<JsValue>>>> {
+        Box::pin(async move {
+            let ask = |work: &Work| Ok(vec![work.ask(work.store(keys::APPROVALS)?.get_all())?]);
+            let found = self.0.read(&[keys::APPROVALS], &ask).await?;
+            Ok(records::approvals(found.first()))
+        })
+    }
+
     fn directory(&self) -> Rc<dyn DirectoryStorage> {
         Rc::new(Directory(Rc::clone(&self.0)))
     }
@@ -111,21 +123,77 @@ impl SharedStorage for Shared {
         })
     }
 
-    fn write(&self, store: &str, changes: Vec<(String, Option<Value>)>) -> LocalFuture<'_, Result<()>> {
-        let name = store.to_owned();
+    fn policy_version(&self) -> LocalFuture<'_, Result<u64>> {
         Box::pin(async move {
-            known_store(&name)?;
-            let ready = |(key, value): &(String, Option<Value>)| {
-                Ok((
-                    JsValue::from_str(key),
-                    value.as_ref().map(records::write).transpose()?,
-                ))
-            };
-            let changes: Vec<(JsValue, Option<JsValue>)> = changes.iter().map(ready).try_listed()?;
-            let send = |work: &Work| change(work, &work.store(&name)?, &changes);
-            self.0.write(&[&name], &send).await
+            let ask = |work: &Work| ask_version(work);
+            Ok(version(&self.0.read(&[keys::GROUPS], &ask).await?).0)
         })
     }
+
+    fn write(
+        &self,
+        changes: Vec<SharedChange>,
+        expected_policy_version: Option<u64>,
+    ) -> LocalFuture<'_, Result<SharedWrite>> {
+        Box::pin(async move {
+            let mut stores = vec![keys::GROUPS];
+            let mut ready = Vec::new();
+            for SharedChange { store, key, value } in &changes {
+                known_store(store)?;
+                if !stores.contains(store) {
+                    stores.push(store);
+                }
+                let value = value.as_ref().map(records::write).transpose()?;
+                ready.push((*store, JsValue::from_str(key), value));
+            }
+            let raises = raises_version(&changes);
+            let mark = Math::random();
+            let answer = Cell::new(None);
+            let task = Task {
+                stores: &stores,
+                writes: true,
+                ask: &ask_version,
+                then: &|work, found| {
+                    let (stored, writer) = version(&found);
+                    // Written already, and the connection lost before we heard of it.
+                    if writer == Some(mark) {
+                        answer.set(Some(SharedWrite::Applied(stored)));
+                        return Ok(Next::Done);
+                    }
+                    if expected_policy_version.is_some_and(|expected| expected != stored) {
+                        answer.set(Some(SharedWrite::Conflict(stored)));
+                        return Ok(Next::Done);
+                    }
+                    change(work, &ready)?;
+                    let next = stored + u64::from(raises);
+                    if raises {
+                        let members = [("version", (next as f64).into()), ("mark", mark.into())];
+                        let store = work.store(keys::GROUPS)?;
+                        work.sent(store.put_with_key(&records::object(&members)?, &version_key()))?;
+                    }
+                    answer.set(Some(SharedWrite::Applied(next)));
+                    Ok(Next::Commit)
+                },
+            };
+            self.0.run(&task).await?;
+            answer.take().ok_or_else(closed)
+        })
+    }
+}
+
+/// The policy version is a record among the groups. Their keys are texts, and this one is not.
+fn version_key() -> JsValue {
+    JsValue::from_f64(0.0)
+}
+
+fn ask_version(work: &Work) -> Result<Vec<Asked>> {
+    Ok(vec![work.ask(work.store(keys::GROUPS)?.get(&version_key()))?])
+}
+
+/// The policy version, and the mark of the write that made it.
+fn version(found: &[JsValue]) -> (u64, Option<f64>) {
+    let member = |name| found.first().and_then(|it| records::member(it, name).as_f64());
+    (member("version").unwrap_or(0.0) as u64, member("mark"))
 }
 
 /// The values of a shared store by their keys; both were asked for.
@@ -136,7 +204,7 @@ fn listed(name: &str, found: &[JsValue]) -> Result<Vec<(String, Value)>> {
     };
     let (keys, values) = (keys.unchecked_ref::<Array>(), values.unchecked_ref::<Array>());
     for (key, value) in keys.iter().zip(values.iter()) {
-        let key = key.as_string().unwrap_or_default();
+        let Some(key) = key.as_string() else { continue };
         // IndexedDB sorts by UTF-16 units, other storage by code point.
         insert_sorted(
             &mut list,
@@ -147,8 +215,9 @@ fn listed(name: &str, found: &[JsValue]) -> Result<Vec<(String, Value)>> {
     Ok(list)
 }
 
-fn change(work: &Work, store: &IdbObjectStore, changes: &[(JsValue, Option<JsValue>)]) -> Result<()> {
-    for (key, value) in changes {
+fn change(work: &Work, changes: &[(&str, JsValue, Option<JsValue>)]) -> Result<()> {
+    for (store, key, value) in changes {
+        let store = work.store(store)?;
         match value {
             Some(value) => work.sent(store.put_with_key(value, key))?,
             None => work.sent(store.delete(key))?,
@@ -176,9 +245,14 @@ impl DirectoryStorage for Directory {
                 then: &|_, cursor| take(&found.borrow(), filter.limit, cursor),
             };
             self.0.run(&task).await?;
-            records::read("", &found.take())
+            found.take().iter().map(entry).try_listed()
         })
     }
+}
+
+/// A record of the list. One that cannot be read is listed as damaged, so that it can be deleted.
+fn entry(record: JsValue) -> Result<SessionRecord> {
+    records::read("", &record).or_else(|_| records::read("", &damaged_record(&record)))
 }
 
 fn open_cursor(work: &Work, filter: &ListFilter) -> Result<Asked> {

@@ -12,6 +12,8 @@ pub const SNAPSHOTS: &str = "runtime_contexts";
 pub const CHECKPOINTS: &str = "system_prompt_checkpoints";
 /// Compactions, by session and position.
 pub const COMPACTIONS: &str = "compactions";
+/// Approvals that have not ended, by session and request.
+pub const APPROVALS: &str = "approvals";
 /// The last operation ids of each session, by session and slot.
 pub const COMMITS: &str = "commits";
 
@@ -23,17 +25,26 @@ pub const OF_SESSIONS: &[&str] = &[
     SNAPSHOTS,
     CHECKPOINTS,
     COMPACTIONS,
+    APPROVALS,
     COMMITS,
 ];
 
 /// Skills that were added by content.
 pub const SKILLS: &str = "skills";
+/// Permission groups, by id.
+pub const GROUPS: &str = "tool_permission_groups";
+/// Approval rules, by id.
+pub const RULES: &str = "approval_rules";
+/// What a policy is made of: every write to one of these raises the policy version.
+pub const OF_POLICY: &[&str] = &[GROUPS, RULES];
+/// What has a run context, and may name a permission group in it.
+pub const WITH_RUN_CONTEXT: &[&str] = &["projects", "project_tickets", "scheduled_jobs"];
 /// Every store that sessions share: JSON values by key.
 pub const SHARED: &[&str] = &[
     SKILLS,
     "scheduled_jobs",
     "projects",
     "project_tickets",
-    "tool_permission_groups",
-    "approval_rules",
+    GROUPS,
+    RULES,
 ];

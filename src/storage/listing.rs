@@ -34,6 +34,9 @@ pub struct SessionInfo {
     /// How its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<crate::session::Outcome>,
+    /// Whether its record cannot be read. It cannot be opened, only deleted; what can be read of it is here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub damaged: bool,
     /// Give it as `before` to list what comes after this entry.
     pub cursor: String,
 }
@@ -78,6 +81,10 @@ fn position(cursor: &str) -> Result<(f64, String)> {
     })
 }
 
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl SessionRecord {
     /// What a list says of it.
     pub fn info(&self) -> SessionInfo {
@@ -93,6 +100,7 @@ impl SessionRecord {
             created_at: self.created_at,
             updated_at: self.updated_at,
             outcome: setting("outcome").and_then(|value| FromJson::from_json(value, "outcome").ok()),
+            damaged: setting("damaged").is_some(),
             cursor: format!("{}:{}", self.updated_at as u64, self.id),
         }
     }

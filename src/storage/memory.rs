@@ -11,10 +11,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack, Positioned,
-    SessionRecord, SessionStorage, SharedStorage, Storage, StorageInfo, StoredSession,
+    ApprovalChange, Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack,
+    Positioned, SessionRecord, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage,
+    StorageInfo, StoredApproval, StoredSession,
     apply::{Decision, StoredRecord, decide},
-    closed, damaged, keys, known_store, taken,
+    closed, damaged, keys, known_store, raises_version, taken,
 };
 use crate::{
     Result,
@@ -39,6 +40,7 @@ struct Records<M> {
     sessions: Vec<Session<M>>,
     /// Stores by name, values by key.
     shared: BTreeMap<String, Value>,
+    policy_version: u64,
 }
 
 /// Records by their positions, rising.
@@ -53,6 +55,8 @@ struct Session<M> {
     snapshots: Positions<RuntimeContextSnapshot>,
     checkpoints: Positions<Checkpoint>,
     compactions: Positions<CompactionCheckpoint>,
+    /// By request: version and body.
+    approvals: Vec<(String, u64, M)>,
     /// By slot, all there.
     operations: Vec<String>,
 }
@@ -72,6 +76,7 @@ impl<M> MemoryStorage<M> {
             records: Rc::new(RefCell::new(Records {
                 sessions: Vec::new(),
                 shared: BTreeMap::new(),
+                policy_version: 0,
             })),
             closed: Rc::new(Cell::new(false)),
         }
@@ -121,9 +126,13 @@ impl<M: Clone + 'static> MemoryStorage<M> {
     /// Everything that is stored, record by record, as another kind of storage would keep it. `body` makes a
     /// message's body comparable.
     pub fn dump(&self, body: impl Fn(&M) -> Value) -> Dump {
-        let (sessions, shared) = {
+        let (sessions, shared, policy_version) = {
             let records = self.records.borrow();
-            (records.sessions.clone(), records.shared.clone())
+            (
+                records.sessions.clone(),
+                records.shared.clone(),
+                records.policy_version,
+            )
         };
         let names = keys::OF_SESSIONS.iter().chain(keys::SHARED);
         let mut dump: Dump = names.map(|name| ((*name).to_owned(), Vec::new())).collect();
@@ -153,10 +162,19 @@ impl<M: Clone + 'static> MemoryStorage<M> {
                     put(store, json!([id, position]), record);
                 }
             }
+            for (request, version, approval) in &session.approvals {
+                let record = json!({
+                    "sessionId": id, "requestId": request, "version": version, "approval": body(approval)
+                });
+                put(keys::APPROVALS, json!([id, request]), record);
+            }
             for (slot, operation) in session.operations.iter().enumerate() {
                 let record = json!({ "sessionId": id, "slot": slot, "operationId": operation });
                 put(keys::COMMITS, json!([id, slot]), record);
             }
+        }
+        if policy_version > 0 {
+            put(keys::GROUPS, json!(0), json!({ "version": policy_version }));
         }
         for (store, values) in shared {
             for (key, value) in values.as_object().into_iter().flatten() {
@@ -207,6 +225,17 @@ impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
         Rc::new(MemoryShared(self.connection()))
     }
 
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>> {
+        Box::pin(async move {
+            let records = self.open()?.borrow();
+            let mut all = Vec::new();
+            for session in &records.sessions {
+                all.append(&mut held(session));
+            }
+            Ok(all)
+        })
+    }
+
     fn directory(&self) -> Rc<dyn DirectoryStorage> {
         Rc::new(MemoryDirectory(self.connection()))
     }
@@ -214,6 +243,17 @@ impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
     fn close(&self) {
         self.closed.set(true);
     }
+}
+
+fn held<M: Clone>(session: &Session<M>) -> Vec<StoredApproval<M>> {
+    let approvals = session.approvals.iter();
+    let stored = approvals.map(|(id, version, body)| StoredApproval {
+        session_id: session.stored.record.id.clone(),
+        id: id.clone(),
+        version: *version,
+        body: body.clone(),
+    });
+    stored.listed()
 }
 
 struct MemorySession<M> {
@@ -234,7 +274,14 @@ impl<M: Clone + 'static> MemorySession<M> {
         let place = records.place_of(&self.id);
         let session = place.ok().and_then(|at| records.sessions.get(at));
         let remembered = session.is_some_and(|it| it.operations.contains(&commit.operation_id));
-        let (next, slot) = match decide(&self.id, commit, session.map(|it| &it.stored), remembered)? {
+        let version = |change: &ApprovalChange<M>| {
+            let mut held = session.iter().flat_map(|session| &session.approvals);
+            held.find(|(id, ..)| *id == change.id)
+                .map_or(0, |(_, version, _)| *version)
+        };
+        let versions: Vec<u64> = commit.approvals.iter().map(version).listed();
+        let stored = session.map(|session| &session.stored);
+        let (next, slot) = match decide(&self.id, commit, stored, remembered, &versions)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (*next, slot),
         };
@@ -254,6 +301,7 @@ impl<M: Clone + 'static> MemorySession<M> {
                 snapshots: Vec::new(),
                 checkpoints: Vec::new(),
                 compactions: Vec::new(),
+                approvals: Vec::new(),
                 operations: Vec::new(),
             };
             records.sessions.insert(at, new);
@@ -271,6 +319,13 @@ impl<M: Clone + 'static> MemorySession<M> {
             place_all(&mut session.snapshots, &commit.snapshots);
             place_all(&mut session.checkpoints, &commit.checkpoints);
             place_all(&mut session.compactions, &commit.compactions);
+            for (change, version) in commit.approvals.iter().zip(versions) {
+                session.approvals.retain(|(id, ..)| *id != change.id);
+                if let Some(body) = &change.body {
+                    let held = (change.id.clone(), version + 1, body.clone());
+                    insert_sorted(&mut session.approvals, held, &|(a, ..), (b, ..)| a.cmp(b));
+                }
+            }
             match session.operations.get_mut(slot as usize) {
                 Some(oldest) => oldest.clone_from(&commit.operation_id),
                 None => session.operations.push(commit.operation_id.clone()),
@@ -332,6 +387,10 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
         })
     }
 
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>> {
+        Box::pin(async move { Ok(self.read(held)?.unwrap_or_default()) })
+    }
+
     fn commit(&self, commit: Rc<Commit<M>>) -> LocalFuture<'_, Result<CommitStatus>> {
         Box::pin(async move { self.apply(&commit) })
     }
@@ -371,31 +430,55 @@ impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
         })
     }
 
-    fn write(&self, store: &str, changes: Vec<(String, Option<Value>)>) -> LocalFuture<'_, Result<()>> {
-        let store = store.to_owned();
+    fn policy_version(&self) -> LocalFuture<'_, Result<u64>> {
+        Box::pin(async move { Ok(self.0.open()?.borrow().policy_version) })
+    }
+
+    fn write(
+        &self,
+        changes: Vec<SharedChange>,
+        expected_policy_version: Option<u64>,
+    ) -> LocalFuture<'_, Result<SharedWrite>> {
         Box::pin(async move {
-            known_store(&store)?;
+            for change in &changes {
+                known_store(change.store)?;
+            }
             let mut records = self.0.open()?.borrow_mut();
-            // Made anew: removing from a map costs the module 5 kB.
-            let mut values = Map::new();
-            for (key, value) in records
-                .shared
-                .get(&store)
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-            {
-                if changes.iter().all(|(changed, _)| changed != key) {
-                    values.insert(key.clone(), value.clone());
-                }
+            if expected_policy_version.is_some_and(|version| version != records.policy_version) {
+                return Ok(SharedWrite::Conflict(records.policy_version));
             }
-            for (key, value) in changes {
-                if let Some(value) = value {
-                    values.insert(key, value);
+            records.policy_version += u64::from(raises_version(&changes));
+            for store in keys::SHARED {
+                if changes.iter().all(|change| change.store != *store) {
+                    continue;
                 }
+                let mut values = match records.shared.get_mut(*store) {
+                    Some(Value::Object(values)) => std::mem::take(values),
+                    _ => Map::new(),
+                };
+                let removed = |key: &String| {
+                    changes
+                        .iter()
+                        .any(|it| it.store == *store && it.value.is_none() && it.key == *key)
+                };
+                // Made anew: removing from a map costs the module 5 kB.
+                if values.keys().any(removed) {
+                    let mut left = Map::new();
+                    for (key, value) in &values {
+                        if !removed(key) {
+                            left.insert(key.clone(), value.clone());
+                        }
+                    }
+                    values = left;
+                }
+                for change in &changes {
+                    if let Some(value) = change.value.as_ref().filter(|_| change.store == *store) {
+                        values.insert(change.key.clone(), value.clone());
+                    }
+                }
+                records.shared.insert((*store).to_owned(), Value::Object(values));
             }
-            records.shared.insert(store, Value::Object(values));
-            Ok(())
+            Ok(SharedWrite::Applied(records.policy_version))
         })
     }
 }

@@ -137,7 +137,7 @@ const SEEN = [
         role: 'toolResult', toolCallId: 'c1', toolName: 'look', content: [{ type: 'text', text: 'seen' }],
         isError: false, timestamp: 2000,
     },
-    { role: 'toolResult', answers: ['c1'], textLen: 4, tokens: 1 },
+    { role: 'toolResult', answers: [{ id: 'c1', name: 'look' }], textLen: 4, tokens: 1 },
 ];
 const interrupted = (id, name) => [
     {
@@ -145,7 +145,7 @@ const interrupted = (id, name) => [
         content: [{ type: 'text', text: 'The tool call was interrupted before it finished. It may be retried.' }],
         isError: true,
     },
-    { role: 'toolResult', answers: [id], isError: true, textLen: 68, tokens: 17 },
+    { role: 'toolResult', answers: [{ id, name }], isError: true, textLen: 68, tokens: 17 },
 ];
 
 const CHECKPOINT = {

@@ -237,7 +237,7 @@ const answered = (id, name, text, more = {}) => [
     },
     {
         role: 'toolResult',
-        answers: [id],
+        answers: [{ id, name }],
         ...(more.isError ? { isError: true } : {}),
         textLen: text.length,
         tokens: Math.ceil(text.length / 4),

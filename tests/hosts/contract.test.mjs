@@ -12,9 +12,9 @@ import { installed } from '../support/project.mjs';
 const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
-    BudgetParts, CompactionCheckpoint, Content, ContextBudget, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
-    FieldValue, InstructionFile, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
-    Outcome, ParsedSkill, PermissionPreset, Placement, PromptOptions, RequestReport, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
+    ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
+    FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
+    Outcome, ParsedSkill, PermissionGroup, PermissionPreset, Placement, PromptOptions, RequestReport, ResolvedPath, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillInfo,
     SkillLoad, SkillRevision, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TurnResult,
     UserMessage, UserTurn,
@@ -47,8 +47,10 @@ const tool: Tool = {
     name: 'look', description: 'Looks.', parameters: { type: 'object' }, access: 'none',
     async execute(args: { at: string }, context) { void (context.signal satisfies AbortSignal); return args.at + context.workingDirectory; },
 };
+const resolved: ResolvedPath[] = [{ canonical: '/w/a' }, { unresolved: 'why' }];
+const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: 'posix', resolvePaths: (base, paths) => (base === paths[0] ? [] : resolved) };
 const options: RuntimeOptions = {
-    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host: { cwd: '/w' }, tools: [tool], model, now: () => Date.now(), strict: false,
+    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool], model, now: () => Date.now(), strict: false,
 };
 
 export async function use(): Promise<void> {
@@ -70,7 +72,7 @@ export async function use(): Promise<void> {
     const listed: SessionInfo[] = await runtime.listSessions({ cwd: '/w', limit: 1, before: 'x' });
     await runtime.deleteSession('x');
     const stop: () => void = runtime.subscribe((event: RuntimeEvent) => {
-        if (event.type !== 'skills-changed') void (event.sessionId satisfies string);
+        if (event.type !== 'skills-changed' && event.type !== 'permissions-changed') void (event.sessionId satisfies string);
     });
     stop();
 
@@ -80,6 +82,19 @@ export async function use(): Promise<void> {
     const codes: [DiagnosticCode, Severity][] = found.map((diagnostic) => [diagnostic.code, diagnostic.severity]);
     const skills: SkillInfo[] = catalog.list();
     await catalog.remove('x');
+
+    const store: rc.PermissionStore = runtime.permissions;
+    const group: PermissionGroup = { id: 'g', name: 'G', description: 'x' };
+    await store.createGroup(group);
+    await store.updateGroup('g', { name: 'H' });
+    await store.duplicateGroup('g', { id: 'h', name: 'H' });
+    await store.deleteGroup('g');
+    const groups: PermissionGroup[] = await store.listGroups();
+    const number: number = await store.addRule({ tool_pattern: 't', action: 'deny', path_pattern: null });
+    await store.updateRule(number, { priority: 5 });
+    await store.deleteRule(number);
+    const rules: ApprovalRule[] = [...await store.listRules(), ...await store.listRules('h')];
+    const odd: LintFinding[] = [...await store.lint(), ...await store.lint('h')];
 
     const messages: readonly Message[] = session.messages;
     const page: Message[] = await session.readMessages({ before: 1, limit: 1 });
@@ -141,7 +156,7 @@ export async function use(): Promise<void> {
     const fields: Record<string, FieldValue> = parsed.skill?.fields ?? {};
     const mentions: { id: string; start: number; end: number }[] = rc.findSkillMentions('$x', [{ id: 'i', name: 'x', location: '/x' }]);
     void [
-        version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
+        groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
         saveError, request, report, calls, cut, more, titles, id, projected, texts, fields, mentions,
     ];
 }
@@ -201,6 +216,11 @@ const runtime = await rc.Runtime.open({ storage: 'memory', model, tools });
 note('StorageInfo', runtime.storageInfo);
 const skill = await runtime.skills.add({ content: '---\\nname: demo\\ndescription: y\\nodd: z\\n---\\nDo.', location: '/demo/SKILL.md' });
 note('SkillInfo', skill);
+await runtime.permissions.createGroup({ id: 'g', name: 'G' });
+for (const group of await runtime.permissions.listGroups()) note('PermissionGroup', group);
+for (const tool_pattern of ['read*', '*']) await runtime.permissions.addRule({ tool_pattern, action: 'deny', locked: true, group_id: 'g' });
+for (const rule of await runtime.permissions.listRules()) note('ApprovalRule', rule);
+for (const finding of await runtime.permissions.lint()) note('LintFinding', finding);
 for (const diagnostic of skill.diagnostics) note('Diagnostic', diagnostic);
 const session = await runtime.createSession({ sections: [{ name: 'a', content: 'b' }], projectInstructions: [{ path: 'a', content: 'b' }], model: { provider: 'p', id: 'm', contextWindow: 5, maxTokens: 1 } });
 note('SessionState', session.state);
@@ -251,7 +271,7 @@ test('the consumer leaves out no export, no method and no type', () => {
     const used = (name) => new RegExp(`\\b${name}\\b`).test(CONSUMER);
     assert.deepEqual(names.filter((name) => !used(name)), []);
     const classes = [...code().matchAll(/^export class (\w+)[^{]*\{([\s\S]*?)^\}/gm)].filter(([, name]) => name !== 'RunContextError');
-    assert.deepEqual(classes.map(([, name]) => name), ['Runtime', 'Session', 'SkillCatalog', 'Turn']);
+    assert.deepEqual(classes.map(([, name]) => name), ['PermissionStore', 'Runtime', 'Session', 'SkillCatalog', 'Turn']);
     for (const [, name, body] of classes) {
         const members = [...body.matchAll(/^ {4}(?:static |readonly )*(\w+)[(:]/gm)].map((found) => found[1]);
         assert.ok(members.length >= 3, `${name}: ${members}`);
@@ -263,7 +283,7 @@ test('the prototypes have what the types name, and nothing else that shows', asy
     const output = await project.node('--input-type=module', '--eval', `
         import * as rc from 'runcontext';
         const shown = {};
-        for (const name of ['Runtime', 'Session', 'SkillCatalog', 'Turn']) {
+        for (const name of ['PermissionStore', 'Runtime', 'Session', 'SkillCatalog', 'Turn']) {
             shown[name] = [...Object.getOwnPropertyNames(rc[name].prototype), ...Object.keys(rc[name])].sort();
         }
         process.stdout.write('\\n' + JSON.stringify([shown, Object.keys(rc).sort()]));

@@ -70,6 +70,18 @@ test('init() takes bytes, a compiled module and a file address', async () => {
     }
 });
 
+test('init() with the address of a file that is not there rejects, and does nothing where the module already runs', async () => {
+    const result = await run(`
+        const { init, renderSystemPrompt, RunContextError } = await import('runcontext');
+        const missing = new URL('file:///nope.wasm');
+        const early = init(missing);
+        const error = await early.catch((error) => error);
+        renderSystemPrompt([]);
+        return [error instanceof RunContextError, error.code, await init(missing) === undefined];
+    `);
+    assert.deepEqual(result, [true, 'module_failed', true]);
+});
+
 test('init() refuses what is no module, with a code, and can be called again', async () => {
     const result = await run(`
         const { init, renderSystemPrompt, RunContextError } = await import('runcontext');

@@ -42,6 +42,65 @@ export const change = (error: RunContextError) => { error.code = 'conflict'; };
 export const compare = (error: RunContextError) => error.code === 'typing_mistake';
 `;
 
+const HOSTS = `
+import { Runtime, type Host, type ResolvedPath } from 'runcontext';
+import { nodeHost, type NodeHost, type NodeHostOptions } from 'runcontext/hosts/node';
+import { opfsHost, type OpfsHost, type OpfsHostOptions } from 'runcontext/hosts/opfs';
+import { link, virtualHost, type VirtualDirectory, type VirtualHost, type VirtualHostOptions, type VirtualLink } from 'runcontext/hosts/virtual';
+
+export async function use(root: FileSystemDirectoryHandle): Promise<string> {
+    const settings: NodeHostOptions = { cwd: '/w', workspaceRoot: '/w', dataDir: null };
+    const disk: NodeHost[] = [nodeHost(), nodeHost(null), nodeHost(settings)];
+    const place: OpfsHostOptions = { root, cwd: '/w', workspaceRoot: null };
+    const browser: OpfsHost[] = [opfsHost(), opfsHost(place)];
+    const docs: VirtualLink = link('../docs');
+    const tree: VirtualDirectory = { w: { 'a.txt': 'a', bytes: new Uint8Array(1), docs }, docs: {} };
+    const options: VirtualHostOptions = { tree, cwd: '/w', workspaceRoot: '/', dataDir: '/d', pathStyle: 'posix', caseSensitive: true };
+    const memory: VirtualHost = virtualHost(options);
+    memory.write('a.txt', 'b');
+    memory.write('bytes', new Uint8Array(1));
+    memory.mkdir('c');
+    memory.link('d', '/w');
+    memory.remove('c');
+    const content: string | Uint8Array = memory.read('a.txt');
+    // In memory there is nothing to wait for.
+    const [now]: ResolvedPath[] = memory.resolvePaths('/w', ['a.txt'] as const);
+    const hosts: Host[] = [...disk, ...browser, memory];
+    for (const host of hosts) await Runtime.open({ host });
+    const later: ResolvedPath[] = await disk[0]!.resolvePaths('/w', ['a.txt']);
+    const style: 'posix' = browser[0]!.pathStyle;
+    return now !== undefined && 'canonical' in now ? now.canonical : String([content, later, style, docs.target]);
+}
+`;
+
+const WRONG_HOSTS = `
+import { nodeHost } from 'runcontext/hosts/node';
+import { opfsHost } from 'runcontext/hosts/opfs';
+import { link, virtualHost } from 'runcontext/hosts/virtual';
+// @ts-expect-error a folder is a text
+nodeHost({ cwd: 7 });
+// @ts-expect-error no such option
+nodeHost({ root: '/' });
+// @ts-expect-error a root is a handle
+opfsHost({ root: '/' });
+// @ts-expect-error no such option
+opfsHost({ dataDir: '/' });
+// @ts-expect-error a tree is needed
+virtualHost({ cwd: '/' });
+// @ts-expect-error a working directory is needed
+virtualHost({ tree: {} });
+// @ts-expect-error no such style
+virtualHost({ tree: {}, cwd: '/', pathStyle: 'win32' });
+// @ts-expect-error a number is no file
+virtualHost({ tree: { a: 7 }, cwd: '/' });
+// @ts-expect-error a link has a target
+link();
+// @ts-expect-error an answer may be unresolved
+export const text: string = virtualHost({ tree: {}, cwd: '/' }).resolvePaths('/', ['a'])[0]!.canonical;
+// @ts-expect-error there is no such host
+import 'runcontext/hosts/walk';
+`;
+
 const settings = (options) =>
     JSON.stringify({
         compilerOptions: { strict: true, noEmit: true, skipLibCheck: false, target: 'ES2022', types: [], ...options },
@@ -50,7 +109,7 @@ const settings = (options) =>
 
 let project;
 before(async () => {
-    project = await installed({ 'consumer.ts': CONSUMER, 'wrong.ts': WRONG });
+    project = await installed({ 'consumer.ts': CONSUMER, 'wrong.ts': WRONG, 'hosts.ts': HOSTS, 'wrong_hosts.ts': WRONG_HOSTS });
 });
 after(() => project?.remove());
 
@@ -62,7 +121,7 @@ for (const [module, moduleResolution] of [['NodeNext', 'NodeNext'], ['ESNext', '
     });
 }
 
-test('the hand-written loaders are right by their own types', async () => {
+test('the hand-written loaders and hosts are right by their own types', async () => {
     const folder = path.join(project.folder, 'loaders');
     await cp(path.join(project.folder, 'node_modules/runcontext'), folder, { recursive: true });
     await mkdir(path.join(folder, 'node_modules'));
@@ -73,6 +132,6 @@ test('the hand-written loaders are right by their own types', async () => {
         lib: ['ES2022', 'DOM', 'DOM.Iterable'], types: ['node'], skipLibCheck: true,
     };
     // Files that say // @ts-check are checked; the generated glue does not.
-    await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js'] }));
+    await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js', 'hosts/*.js'] }));
     await project.tsc('-p', folder);
 });

@@ -11,7 +11,7 @@ use runcontext::{
     runtime::Signal,
     storage::{
         Commit, CommitStatus, Counters, DirectoryStorage, LocalFuture, SessionStorage, SharedStorage,
-        Storage, StorageInfo, StoredSession, memory::MemoryStorage,
+        Storage, StorageInfo, StoredApproval, StoredSession, memory::MemoryStorage,
     },
 };
 use serde_json::Value;
@@ -117,6 +117,10 @@ impl Storage<Value> for FaultyStorage {
         self.memory.shared()
     }
 
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<Value>>>> {
+        self.memory.approvals()
+    }
+
     fn directory(&self) -> Rc<dyn DirectoryStorage> {
         self.memory.directory()
     }
@@ -139,6 +143,10 @@ fn failure() -> Error {
 }
 
 impl SessionStorage<Value> for FaultySession {
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<Value>>>> {
+        self.inner.approvals()
+    }
+
     fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
         if self.state.refuse_looks.get() {
             return Box::pin(async { Err(failure()) });

@@ -12,12 +12,12 @@ mod world;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use runcontext::permissions::{Access, ToolPolicy};
+use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest};
 use runcontext::{
     Error, Result,
     runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
-    storage::memory::MemoryStorage,
+    storage::{keys, memory::MemoryStorage},
 };
 use serde_json::{Value, json};
 
@@ -36,6 +36,13 @@ pub struct Lab {
     pub tools: Rc<Toolbox>,
     pub runtime: Rc<Runtime<Value>>,
     pub events: Rc<RefCell<Vec<String>>>,
+}
+
+/// Nobody wants to be asked about tools that touch nothing.
+fn unasked(session: &Rc<Session<Value>>) {
+    session
+        .bypass(BypassScope::Category("safe".to_owned()), None)
+        .unwrap();
 }
 
 /// How names are compared in these tests.
@@ -103,17 +110,23 @@ impl Lab {
 
     /// A session with the working directory `/w`, watched.
     pub fn create(&self) -> Rc<Session<Value>> {
-        self.create_with(NewSession {
+        self.create_with(Self::options())
+    }
+
+    /// What [`Lab::create`] begins with.
+    pub fn options() -> NewSession {
+        NewSession {
             id: Some(ID.to_owned()),
             cwd: Some("/w".to_owned()),
             system_prompt: "Be brief.".to_owned(),
             ..NewSession::default()
-        })
+        }
     }
 
     /// A session with other options, watched.
     pub fn create_with(&self, options: NewSession) -> Rc<Session<Value>> {
         let session = self.run(self.runtime.create_session(options)).unwrap();
+        unasked(&session);
         self.watch(&session);
         session
     }
@@ -121,6 +134,7 @@ impl Lab {
     /// The stored session, watched.
     pub fn open(&self) -> Rc<Session<Value>> {
         let session = self.run(self.runtime.open_session(ID)).unwrap();
+        unasked(&session);
         self.watch(&session);
         session
     }
@@ -163,10 +177,14 @@ impl Lab {
 /// What is stored: by store, by key.
 pub type Stored = BTreeMap<String, BTreeMap<String, Value>>;
 
-/// Everything stored, by store and key. Of the names of operations only the slots: names are random.
+/// Everything stored, by store and key, but groups and rules: `permission_store` looks at those. Of the names of
+/// operations only the slots: names are random.
 pub fn stored(memory: &MemoryStorage<Value>) -> Stored {
     let mut all = Stored::new();
     for (store, records) in memory.dump(Value::clone) {
+        if keys::OF_POLICY.contains(&store.as_str()) {
+            continue;
+        }
         let mut names = Vec::new();
         let records: BTreeMap<String, Value> = records
             .into_iter()
@@ -175,7 +193,7 @@ pub fn stored(memory: &MemoryStorage<Value>) -> Stored {
                     names.push(name.clone());
                     (key, json!("an operation"))
                 }
-                None => (key, record),
+                None => (key, without_origin(record)),
             })
             .collect();
         let count = names.len();
@@ -189,15 +207,25 @@ pub fn stored(memory: &MemoryStorage<Value>) -> Stored {
     all
 }
 
+/// What tells a session from others of its id is the name of an operation too.
+fn without_origin(mut record: Value) -> Value {
+    if let Some(settings) = record.get_mut("settings").and_then(Value::as_object_mut) {
+        settings.remove("origin").expect("every session has its origin");
+    }
+    record
+}
+
 /// The declaration of a tool.
 pub fn declaration(name: &str, access_none: bool) -> ToolDeclaration<Value> {
     let declaration = json!({ "name": name, "description": format!("the tool {name}") });
     ToolDeclaration {
         name: name.to_owned(),
         json: declaration.to_string(),
+        digest: definition_digest(&declaration),
         declaration,
         policy: ToolPolicy {
             access: Some(if access_none { Access::None } else { Access::Write }),
+            category: access_none.then(|| "safe".to_owned()),
             ..ToolPolicy::default()
         },
     }
@@ -275,6 +303,8 @@ fn told(event: &SessionEvent<Value>) -> String {
             };
             format!("ended {outcome}{}", if report.saved { "" } else { " unsaved" })
         }
+        SessionEvent::ApprovalAsked { .. } => "asked".to_owned(),
+        SessionEvent::ApprovalAnswered { result } => result.outcome.as_str().to_owned(),
         SessionEvent::SettingsChanged => "settings".to_owned(),
         SessionEvent::Saved => "saved".to_owned(),
         SessionEvent::SaveFailed { error } => format!("save failed {}", error.code()),

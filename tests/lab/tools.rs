@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use runcontext::{
-    runtime::{Signal, Tools},
+    runtime::{Signal, ToolContext, Tools},
     session::{Incoming, ToolCall},
     storage::LocalFuture,
 };
@@ -19,6 +19,7 @@ type Run = Rc<dyn Fn(ToolCall<Value>, Signal) -> LocalFuture<'static, Answer>>;
 pub struct Toolbox {
     by_call: RefCell<HashMap<String, Run>>,
     called: RefCell<Vec<(String, String, Value)>>,
+    directories: RefCell<Vec<String>>,
 }
 
 impl Toolbox {
@@ -37,6 +38,11 @@ impl Toolbox {
         self.called.borrow().len()
     }
 
+    /// The working directory of every call that ran.
+    pub fn directories(&self) -> Vec<String> {
+        self.directories.borrow().clone()
+    }
+
     /// Id, name and arguments of every call that ran.
     pub fn called(&self) -> Vec<(String, String, Value)> {
         self.called.borrow().clone()
@@ -44,7 +50,13 @@ impl Toolbox {
 }
 
 impl Tools<Value> for Toolbox {
-    fn run(&self, call: ToolCall<Value>, abort: Signal) -> LocalFuture<'_, Result<Incoming<Value>, String>> {
+    fn run(
+        &self,
+        call: ToolCall<Value>,
+        context: ToolContext,
+        abort: Signal,
+    ) -> LocalFuture<'_, Result<Incoming<Value>, Value>> {
+        self.directories.borrow_mut().push(context.working_directory);
         let seen = (call.id.clone(), call.name.clone(), call.arguments.clone());
         self.called.borrow_mut().push(seen);
         let run = self.by_call.borrow().get(&call.id).cloned();
@@ -53,7 +65,7 @@ impl Tools<Value> for Toolbox {
                 Some(run) => run(call, abort).await,
                 None => Ok(json!(format!("{} done", call.name))),
             };
-            answer.map(incoming)
+            answer.map(incoming).map_err(Value::from)
         })
     }
 }

@@ -5,15 +5,15 @@ use std::rc::Rc;
 use runcontext::{
     Error, ErrorCode,
     storage::{
-        Commit, CommitStatus, Counters, ListFilter, REMEMBERED_OPERATIONS, SessionStorage, Storage, keys,
-        memory::Dump,
+        Commit, CommitStatus, Counters, ListFilter, REMEMBERED_OPERATIONS, SessionStorage, SharedWrite,
+        Storage, keys, memory::Dump,
     },
 };
 use serde_json::{Value, json};
 
 use crate::make::{
-    self, Body, append, body, both, checkpoint, create, dispatch, empty, floats, outline, record, seen, set,
-    snapshot,
+    self, Body, append, asks, body, both, checkpoint, create, dispatch, empty, floats, outline, put, record,
+    remove, seen, set, snapshot,
 };
 
 /// A kind of storage to try, with records of its own.
@@ -51,6 +51,8 @@ macro_rules! conformance {
             a_deleted_session_can_be_made_again
             awkward_settings_come_back_as_they_were
             shared_values_are_written_together_and_listed_in_key_order
+            writes_to_groups_and_rules_raise_the_policy_version_and_no_others_do
+            a_write_that_expects_another_policy_version_changes_nothing
             a_closed_storage_says_so
         }
     };
@@ -127,6 +129,7 @@ pub async fn the_first_commit_creates_the_session_with_everything_in_it<P: Place
         sizes,
         [
             ("approval_rules", 0),
+            ("approvals", 0),
             ("chat_sessions", 1),
             ("commits", 1),
             ("compactions", 1),
@@ -442,11 +445,8 @@ pub async fn another_connection_sees_everything<P: Place>() {
     let first = place.open().await;
     let s = first.session("s");
     commit(&s, dispatch("s", "op-0")).await;
-    first
-        .shared()
-        .write("skills", vec![("k".to_owned(), Some(json!({ "a": 1 })))])
-        .await
-        .unwrap();
+    let change = put("skills", "k", json!({ "a": 1 }));
+    first.shared().write(vec![change], None).await.unwrap();
     let loaded = s.load().await;
     first.close();
 
@@ -556,12 +556,10 @@ pub async fn deleting_removes_one_session_and_nothing_else<P: Place>() {
     let ids = ["s", "s1", "s-", "S", "r", "t", "s0000"];
     for id in ids {
         commit(&storage.session(id), dispatch(id, "op-0")).await;
+        commit(&storage.session(id), asks(id, "op-1", "r", Some(0))).await;
     }
-    storage
-        .shared()
-        .write("skills", vec![("s".to_owned(), Some(json!(1)))])
-        .await
-        .unwrap();
+    let change = put("skills", "s", json!(1));
+    storage.shared().write(vec![change], None).await.unwrap();
     let before = place.dump().await;
 
     storage.session("s").delete().await.unwrap();
@@ -622,14 +620,13 @@ pub async fn shared_values_are_written_together_and_listed_in_key_order<P: Place
     let place = P::empty().await;
     let shared = place.open().await.shared();
     assert_eq!(shared.list("skills").await, Ok(Vec::new()));
-    let put = |key: &str, value: Value| (key.to_owned(), Some(value));
     let values = ["b", "", "a", "\u{1f980}", "\u{ffee}", "__proto__"];
-    let changes = values.iter().map(|key| put(key, json!({ "value": key })));
-    shared.write("skills", changes.collect()).await.unwrap();
-    shared
-        .write("approval_rules", vec![put("a", json!(7))])
-        .await
-        .unwrap();
+    let mut changes: Vec<_> = values
+        .iter()
+        .map(|key| put("skills", key, json!({ "value": key })))
+        .collect();
+    changes.push(put("projects", "a", json!(7)));
+    shared.write(changes, None).await.unwrap();
     let keys = |list: Vec<(String, Value)>| list.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
     assert_eq!(
         keys(shared.list("skills").await.unwrap()),
@@ -637,26 +634,95 @@ pub async fn shared_values_are_written_together_and_listed_in_key_order<P: Place
     );
 
     let changes = vec![
-        ("a".to_owned(), None),
-        put("b", json!("new")),
-        ("never".to_owned(), None),
+        remove("skills", "a"),
+        put("skills", "b", json!("new")),
+        remove("skills", "never"),
     ];
-    shared.write("skills", changes).await.unwrap();
+    shared.write(changes, None).await.unwrap();
     let list = shared.list("skills").await.unwrap();
     assert_eq!(list[2], ("b".to_owned(), json!("new")));
     assert_eq!(list.len(), 5);
     assert_eq!(
-        shared.list("approval_rules").await,
+        shared.list("projects").await,
         Ok(vec![("a".to_owned(), json!(7))])
     );
+    let before = place.dump().await;
 
     for store in ["chat_sessions", "messages", "nothing"] {
-        let error = shared.write(store, vec![put("a", json!(1))]).await.unwrap_err();
+        let changes = vec![put("skills", "z", json!(1)), put(store, "a", json!(1))];
+        let error = shared.write(changes, None).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert_eq!(
             shared.list(store).await.unwrap_err().code(),
             ErrorCode::InvalidArgument
         );
+    }
+    assert_eq!(place.dump().await, before);
+}
+
+pub async fn writes_to_groups_and_rules_raise_the_policy_version_and_no_others_do<P: Place>() {
+    let place = P::empty().await;
+    let shared = place.open().await.shared();
+    assert_eq!(shared.policy_version().await, Ok(0));
+    let writes = [
+        (vec![put("skills", "a", json!(1))], 0),
+        (vec![put("tool_permission_groups", "a", json!(1))], 1),
+        (
+            vec![
+                put("projects", "a", json!(1)),
+                put("approval_rules", "a", json!(1)),
+                put("tool_permission_groups", "a", json!(2)),
+            ],
+            2,
+        ),
+        (vec![remove("approval_rules", "never")], 3),
+        (Vec::new(), 3),
+    ];
+    for (changes, version) in writes {
+        assert_eq!(
+            shared.write(changes, None).await,
+            Ok(SharedWrite::Applied(version))
+        );
+        assert_eq!(place.open().await.shared().policy_version().await, Ok(version));
+    }
+    // The version is no group.
+    assert_eq!(
+        shared.list("tool_permission_groups").await,
+        Ok(vec![("a".to_owned(), json!(2))])
+    );
+}
+
+pub async fn a_write_that_expects_another_policy_version_changes_nothing<P: Place>() {
+    let place = P::empty().await;
+    let (one, two) = (place.open().await.shared(), place.open().await.shared());
+    let rule = |value: u32| {
+        vec![
+            put("approval_rules", "r", json!(value)),
+            put("skills", "s", json!(value)),
+        ]
+    };
+    assert_eq!(one.write(rule(1), Some(0)).await, Ok(SharedWrite::Applied(1)));
+    let before = place.dump().await;
+    for stale in [0, 2] {
+        assert_eq!(
+            two.write(rule(2), Some(stale)).await,
+            Ok(SharedWrite::Conflict(1))
+        );
+    }
+    let skill = vec![put("skills", "s", json!(3))];
+    assert_eq!(two.write(skill, Some(0)).await, Ok(SharedWrite::Conflict(1)));
+    assert_eq!(place.dump().await, before);
+    assert_eq!(two.write(rule(2), Some(1)).await, Ok(SharedWrite::Applied(2)));
+    // Of two at the same time exactly one is written.
+    let (a, b) = both(one.write(rule(4), Some(2)), two.write(rule(5), Some(2))).await;
+    let (winner, mut answers) = (
+        if a == Ok(SharedWrite::Applied(3)) { 4 } else { 5 },
+        [a.unwrap(), b.unwrap()],
+    );
+    answers.sort_by_key(|answer| matches!(answer, SharedWrite::Conflict(_)));
+    assert_eq!(answers, [SharedWrite::Applied(3), SharedWrite::Conflict(3)]);
+    for store in ["approval_rules", "skills"] {
+        assert_eq!(one.list(store).await.unwrap()[0].1, json!(winner));
     }
 }
 
@@ -674,11 +740,12 @@ pub async fn a_closed_storage_says_so<P: Place>() {
         refused(&s, append("s", "op-1", 1, 3, 4)).await.code(),
         s.delete().await.unwrap_err().code(),
         shared.list("skills").await.unwrap_err().code(),
-        shared.write("skills", Vec::new()).await.unwrap_err().code(),
+        shared.write(Vec::new(), None).await.unwrap_err().code(),
+        shared.policy_version().await.unwrap_err().code(),
         directory.list(page(1)).await.unwrap_err().code(),
         storage.session("s").counters().await.unwrap_err().code(),
     ];
-    assert_eq!(codes, [ErrorCode::Disposed; 9]);
+    assert_eq!(codes, [ErrorCode::Disposed; 10]);
     assert_eq!(place.dump().await["messages"].len(), 3);
 }
 

@@ -4,7 +4,7 @@ use runcontext::{
     ErrorCode,
     storage::{
         Commit, CommitStatus, Counters, REMEMBERED_OPERATIONS,
-        apply::{Decision, StoredRecord, decide},
+        apply::{self, Decision, StoredRecord},
     },
 };
 use serde_json::json;
@@ -21,6 +21,16 @@ fn stored(commit_count: u64, conversation: u64, message_count: u32) -> StoredRec
     };
     record.message_count = message_count;
     StoredRecord { record, commit_count }
+}
+
+/// Decides on a commit that changes no approvals.
+fn decide<M>(
+    session: &str,
+    commit: &Commit<M>,
+    stored: Option<&StoredRecord>,
+    remembered: bool,
+) -> runcontext::Result<Decision> {
+    apply::decide(session, commit, stored, remembered, &[])
 }
 
 fn applied(decision: runcontext::Result<Decision>) -> Option<(StoredRecord, u64)> {
@@ -145,4 +155,30 @@ fn the_error_names_the_commit_and_says_what_is_wrong_with_it() {
         error.message(),
         "commit `op-9` of session `s` appends message 5 where 3 comes next; nothing was saved"
     );
+}
+
+#[test]
+fn a_commit_to_a_session_that_took_the_id_of_another_is_a_conflict_whatever_it_changes() {
+    let mut later = stored(9, 7, 3);
+    later.record.settings.insert("origin".to_owned(), json!("second"));
+    let commits = [append("s", "op", 7, 3, 4), set("s", "op", "title", json!("mine"))];
+    for commit in commits {
+        let answer = Decision::Answer(CommitStatus::Conflict(later.record.counters));
+        for origin in ["first", ""] {
+            let commit = Commit {
+                origin: origin.to_owned(),
+                ..commit.clone()
+            };
+            assert_eq!(
+                decide("s", &commit, Some(&later), false),
+                Ok(answer.clone()),
+                "{origin}"
+            );
+        }
+        let commit = Commit {
+            origin: "second".to_owned(),
+            ..commit
+        };
+        assert!(applied(decide("s", &commit, Some(&later), false)).is_some());
+    }
 }

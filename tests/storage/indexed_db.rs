@@ -9,7 +9,7 @@ use js_sys::Array;
 use runcontext::{
     ErrorCode,
     storage::{
-        Commit, CommitStatus, Counters, SessionStorage, Storage,
+        Commit, CommitStatus, Counters, SessionStorage, SharedWrite, Storage,
         indexed_db::{Durability, IndexedDb, is_unavailable},
         memory::{Dump, MemoryStorage},
     },
@@ -20,7 +20,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use crate::{
     conformance::{Place, conformance},
-    make::{Body, append, checkpoint, create, dispatch, floats, seen, set, snapshot},
+    make::{Body, append, checkpoint, create, dispatch, floats, put, seen, set, snapshot},
 };
 
 #[wasm_bindgen(module = "/tests/storage/raw.js")]
@@ -126,8 +126,8 @@ async fn memory_keeps_the_same_records() {
         assert_eq!(commit(&kept.session(&id), change).await, status);
     }
     for storage in [&kept as &dyn Storage<Body>, &memory] {
-        let value = vec![("k".to_owned(), Some(json!({ "a": [1, null] })))];
-        storage.shared().write("skills", value).await.unwrap();
+        let change = put("skills", "k", json!({ "a": [1, null] }));
+        storage.shared().write(vec![change], None).await.unwrap();
     }
     let even = |dump: Dump| -> Dump {
         let even = |(key, record)| (key, floats(record));
@@ -237,6 +237,30 @@ async fn a_lost_connection_is_opened_again_and_the_commit_made_once() {
     calm();
     assert_eq!(status, CommitStatus::AlreadyApplied(at(3, 1)));
     assert_eq!(s.read_messages(0, 5).await.unwrap().len(), 5);
+}
+
+#[test]
+async fn a_shared_write_whose_answer_is_lost_is_not_a_conflict_with_itself() {
+    let place = Named::new();
+    let shared = place.connect().await.unwrap().shared();
+    let rule = |key: &str| vec![put("approval_rules", key, json!(1))];
+    assert_eq!(
+        shared.write(rule("a"), Some(0)).await,
+        Ok(SharedWrite::Applied(1))
+    );
+    lose_answer();
+    let outcome = shared.write(rule("b"), Some(1)).await;
+    calm();
+    assert_eq!(outcome, Ok(SharedWrite::Applied(2)));
+    assert_eq!(shared.policy_version().await, Ok(2));
+    assert_eq!(shared.list("approval_rules").await.unwrap().len(), 2);
+    // Somebody else's write is one all the same.
+    let other = place.connect().await.unwrap().shared();
+    assert_eq!(other.write(rule("c"), Some(2)).await, Ok(SharedWrite::Applied(3)));
+    assert_eq!(
+        shared.write(rule("d"), Some(2)).await,
+        Ok(SharedWrite::Conflict(3))
+    );
 }
 
 #[test]

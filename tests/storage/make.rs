@@ -10,7 +10,9 @@ use runcontext::{
     context::{CompactionCheckpoint, LoadedSkill, Placement, RuntimeContextSnapshot},
     message::{Call, MessageIndex, MessageOutline, Role},
     prompt::{Changes, Checkpoint},
-    storage::{AppendedMessage, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord},
+    storage::{
+        AppendedMessage, ApprovalChange, Commit, OUTLINES_PER_PACK, OutlinePack, SessionRecord, SharedChange,
+    },
 };
 use serde_json::{Value, json};
 
@@ -134,12 +136,14 @@ pub fn empty(session: &str, operation: &str) -> Commit<Body> {
         operation_id: operation.to_owned(),
         timestamp: 2_000.0,
         create: None,
+        origin: String::new(),
         expected: None,
         messages: Vec::new(),
         outline_packs: Vec::new(),
         snapshots: Vec::new(),
         checkpoints: Vec::new(),
         compactions: Vec::new(),
+        approvals: Vec::new(),
         settings: Default::default(),
     }
 }
@@ -148,6 +152,18 @@ pub fn empty(session: &str, operation: &str) -> Commit<Body> {
 pub fn create(session: &str, operation: &str) -> Commit<Body> {
     Commit {
         create: Some(record(session, "/work")),
+        ..empty(session, operation)
+    }
+}
+
+/// Asks a person, or changes what was asked; `expected` is the version that it builds on.
+pub fn asks(session: &str, operation: &str, request: &str, expected: Option<u64>) -> Commit<Body> {
+    Commit {
+        approvals: vec![ApprovalChange {
+            id: request.to_owned(),
+            expected,
+            body: Some(body_of(json!({ "asked": operation }))),
+        }],
         ..empty(session, operation)
     }
 }
@@ -235,5 +251,23 @@ pub fn floats(value: Value) -> Value {
             .map(|(name, value)| (name, floats(value)))
             .collect(),
         other => other,
+    }
+}
+
+/// Writes a shared record.
+pub fn put(store: &'static str, key: &str, value: Value) -> SharedChange {
+    SharedChange {
+        store,
+        key: key.to_owned(),
+        value: Some(value),
+    }
+}
+
+/// Removes a shared record.
+pub fn remove(store: &'static str, key: &str) -> SharedChange {
+    SharedChange {
+        store,
+        key: key.to_owned(),
+        value: None,
     }
 }

@@ -3,9 +3,10 @@
 import { execFile } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 
 const exec = promisify(execFile);
@@ -52,6 +53,8 @@ export async function installed(files = {}) {
             const { stdout } = await exec(process.execPath, args, { cwd: folder });
             return stdout;
         },
+        /** Imports a module into this process, by the name that it has for the project. */
+        import: (name) => import(pathToFileURL(createRequire(path.join(folder, 'any.js')).resolve(name)).href),
         /** Runs the TypeScript compiler there; its complaints are the error's message. */
         async tsc(...args) {
             const compiler = path.join(testPackages, 'typescript', 'bin', 'tsc');

@@ -16,6 +16,25 @@ const DEMO = {
     content: '---\nname: demo\ndescription: What demo is for.\n---\n\nDo.\n', location: '/d/SKILL.md', scope: 'personal',
 };
 
+const rule = (id, tool_pattern, action, priority, note) => [String(id), {
+    id, tool_pattern, action, priority, note, group_id: 'default', agent_id: null, source: null, path_pattern: null,
+}];
+
+/** What every runtime finds or makes: the group `default` with its first rules, the next rule's number, one write. */
+const PERMISSIONS = {
+    approval_rules: [
+        rule(1, 'execute_cmd', 'require', 100, 'commands are asked about'),
+        rule(2, 'restart', 'require', 100, 'a restart is asked about'),
+        rule(3, 'load_skill', 'allow', 100, "reading a skill's instructions changes nothing"),
+        rule(4, '*', 'require', 1000, 'what no other rule decides is asked about'),
+        ['next', 5],
+    ],
+    tool_permission_groups: [
+        [0, { version: 1, mark: 'some' }],
+        ['default', { id: 'default', name: 'Default', description: 'its rules come last, for every session' }],
+    ],
+};
+
 /**
  * The whole database of a runtime with the skill `demo` and one session, as `normal` shows it.
  *
@@ -36,6 +55,7 @@ export function session({
     const found = Object.fromEntries(STORES.map((store) => [store, []]));
     return {
         ...found,
+        ...PERMISSIONS,
         chat_sessions: [[id, {
             id, cwd, createdAt, updatedAt, messageCount: messages.length,
             counters: { conversation, settings }, settings: { ...SETTINGS, ...set }, commitCount: commits,
@@ -52,15 +72,26 @@ export function session({
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** A dump without what differs from run to run: names of operations become `some`, of the permissions the first line stays. */
+/**
+ * A dump without what differs from run to run: names of operations become `some`, of the permissions the first line stays, the
+ * mark of the last write to the rules becomes `some`.
+ */
 export function normal(dump) {
     const shown = structuredClone(dump);
     const seen = new Set();
+    for (const [id, { settings }] of shown.chat_sessions) {
+        const first = shown.commits.find(([[session, slot]]) => session === id && slot === 0);
+        if (settings.origin !== first[1].operationId) throw new Error(`session \`${id}\` does not name the commit that created it`);
+        delete settings.origin;
+    }
     for (const [, record] of shown.commits) {
         if (!UUID.test(record.operationId)) throw new Error(`\`${record.operationId}\` is no UUID, version 4`);
         if (seen.has(record.operationId)) throw new Error(`\`${record.operationId}\` names two commits`);
         seen.add(record.operationId);
         record.operationId = 'some';
+    }
+    for (const [key, record] of shown.tool_permission_groups) {
+        if (key === 0 && typeof record.mark === 'number') record.mark = 'some';
     }
     for (const [, { sections }] of shown.system_prompt_checkpoints) {
         if (sections.permissions) sections.permissions = sections.permissions.split('\n')[0];

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{
-        Expected, answered, called_twice, cut_off, dispatched, first_checkpoint, said, two_calls, typed,
+        Expected, allow, answered, called_twice, cut_off, dispatched, first_checkpoint, said, two_calls,
+        typed,
     },
     lab::{Fault, Lab, Step, Stored, Waits, incoming, refused, says, waits},
 };
@@ -484,6 +485,7 @@ fn a_turn_of_a_host_is_cancelled_by_both() {
         turn.request().unwrap();
         lab.run(turn.dispatched()).unwrap();
         lab.run(turn.append(vec![incoming(two_calls())])).unwrap();
+        lab.run(allow(&session, &["c2"]));
         lab.run(turn.append(vec![incoming(answered("c2", "add done", 2_000).0)]))
             .unwrap();
         stop(&lab, &session, &options, by);

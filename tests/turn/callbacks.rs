@@ -70,7 +70,7 @@ fn look(session: &Rc<Session<Value>>, runtime: &Runtime<Value>) {
     let _seen = (
         runtime.skills().len(),
         runtime.storage_info(),
-        session.listener_errors(),
+        session.listener_errors().all(),
     );
 }
 
@@ -444,6 +444,8 @@ fn every_event_shows_what_it_tells_of() {
                 assert!(machine.is_running());
             }
             SessionEvent::Update { .. } => assert!(machine.is_dispatched()),
+            SessionEvent::ApprovalAsked { request_id } => assert!(machine.approval(request_id).is_some()),
+            SessionEvent::ApprovalAnswered { .. } => assert!(machine.is_dispatched()),
             SessionEvent::Saved => {
                 assert_eq!(machine.save_error(), None);
                 assert!(machine.next_commit().is_none());
@@ -464,7 +466,7 @@ fn every_event_shows_what_it_tells_of() {
         }
         Ok(())
     }));
-    let errors = |session: &Session<Value>| session.listener_errors();
+    let errors = |session: &Session<Value>| session.listener_errors().all();
     long_turn(&lab, &session, Way::Prompt);
     lab.storage.fail(2, Fault::Refuse);
     lab.storage.fail(4, Fault::Refuse);
@@ -493,7 +495,7 @@ fn errors_of_listeners_are_collected_and_stop_nobody() {
         Ok(())
     }));
     long_turn(&lab, &session, Way::Prompt);
-    assert_eq!(session.listener_errors(), ["I am tired", "I am tired"]);
+    assert_eq!(session.listener_errors().all(), ["I am tired", "I am tired"]);
     assert_eq!(lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
     assert_eq!(after.get(), lab.events().len());
     session.unsubscribe(number);
@@ -505,7 +507,7 @@ fn errors_of_listeners_are_collected_and_stop_nobody() {
         lab.run(session.set_pinned(turn % 2 == 0)).unwrap();
     }
     session.unsubscribe(noisy);
-    assert_eq!(session.listener_errors().len(), 100);
+    assert_eq!(session.listener_errors().all().len(), 100);
 }
 
 /// Every way to leave a session behind.

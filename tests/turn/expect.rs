@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use runcontext::{
+    permissions::Action,
     runtime::{PromptOptions, Session, Turn, TurnReport},
-    session::Outcome,
+    session::{Outcome, ToolCall},
 };
 use serde_json::{Value, json};
 
@@ -179,8 +180,7 @@ pub fn answered(id: &str, text: &str, timestamp: u64) -> (Value, Value) {
         "content": [{ "type": "text", "text": text }], "isError": false, "timestamp": timestamp
     });
     let units = text.len();
-    let outline =
-        json!({ "role": "toolResult", "answers": [id], "textLen": units, "tokens": units.div_ceil(4) });
+    let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": "add" }], "textLen": units, "tokens": units.div_ceil(4) });
     (body, outline)
 }
 
@@ -192,15 +192,14 @@ pub fn failed(id: &str, name: &str, text: &str, timestamp: u64) -> (Value, Value
     });
     let units = text.len();
     let outline = json!({
-        "role": "toolResult", "answers": [id], "isError": true, "textLen": units, "tokens": units.div_ceil(4)
+        "role": "toolResult", "answers": [{ "id": id, "name": name }], "isError": true, "textLen": units, "tokens": units.div_ceil(4)
     });
     (body, outline)
 }
 
 /// The answer to a call that was cut off: 68 characters, so 17 tokens.
 pub fn cut_off(id: &str, name: &str) -> (Value, Value) {
-    let outline =
-        json!({ "role": "toolResult", "answers": [id], "isError": true, "textLen": 68, "tokens": 17 });
+    let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": name }], "isError": true, "textLen": 68, "tokens": 17 });
     (crate::lab::interrupted(id, name, 6), outline)
 }
 
@@ -247,6 +246,19 @@ pub fn long_turn_after(commits: usize) -> Expected {
 /// The number of commits of the long turn, the session's first included.
 pub const LONG_TURN_COMMITS: usize = 6;
 
+/// The gate allows these calls of the tool `add`.
+pub async fn allow(session: &Rc<Session<Value>>, ids: &[&str]) {
+    for id in ids {
+        let call = ToolCall {
+            id: (*id).to_owned(),
+            name: "add".to_owned(),
+            arguments: json!({}),
+        };
+        let decided = session.gate(&call).await.unwrap();
+        assert_eq!(decided.decision.outcome, Action::Allow);
+    }
+}
+
 /// Runs the long turn.
 pub fn long_turn(lab: &Lab, session: &Rc<Session<Value>>, way: Way) -> TurnReport {
     lab.world.at(2_000.0);
@@ -259,6 +271,7 @@ pub fn long_turn(lab: &Lab, session: &Rc<Session<Value>>, way: Way) -> TurnRepor
             let turn = dispatched(session, "add one and two").await;
             let message = incoming(two_calls());
             turn.append(vec![message]).await.unwrap();
+            allow(session, &["c1", "c2"]).await;
             let results = ["c1", "c2"].map(|id| incoming(answered(id, "add done", 2_000).0));
             turn.append(results.to_vec()).await.unwrap();
             turn.request().unwrap();

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     expect::{
         BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, LONG_TURN_COMMITS, READ_ONLY, Way,
-        answered, called_twice, cut_off, dispatched, haiku_snapshot, long_turn, long_turn_after, said,
+        allow, answered, called_twice, cut_off, dispatched, haiku_snapshot, long_turn, long_turn_after, said,
         system_prompt, two_calls, typed,
     },
     lab::{ID, Lab, incoming, pairing::check_pairs, refused, run, says, stored},
@@ -184,6 +184,7 @@ fn reopening_twice_says_the_same_and_changes_nothing() {
     lab.run(async {
         let turn = dispatched(&session, "add one and two").await;
         turn.append(vec![incoming(two_calls())]).await.unwrap();
+        allow(&session, &["c1"]).await;
         let result = answered("c1", "add done", 2_000).0;
         turn.append(vec![incoming(result)]).await.unwrap();
     });

@@ -10,7 +10,7 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use crate::{
-    expect::{HAIKU, HAIKU_ID, HAIKU_LOCATION},
+    expect::{HAIKU, HAIKU_ID, HAIKU_LOCATION, allow},
     lab::{Lab, calls, incoming, random::Random, result, says},
 };
 
@@ -79,6 +79,7 @@ pub fn random_turns(lab: &Lab, session: &Rc<Session<Value>>, seed: u64, at_rest:
             let mut open = turn.open_calls();
             while !open.is_empty() && !random.one_in(6) {
                 let call = open.remove(random.below(open.len()));
+                lab.run(allow(session, &[call.id.as_str()]));
                 lab.run(turn.append(vec![incoming(result(&call.id, "add", "done"))]))
                     .unwrap();
                 open = turn.open_calls();

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{
-        Expected, LONG_TURN_COMMITS, Way, answered, dispatched, long_turn, long_turn_after, two_calls, typed,
+        Expected, LONG_TURN_COMMITS, Way, allow, answered, dispatched, long_turn, long_turn_after, two_calls,
+        typed,
     },
     lab::{
         Fault, ID, Lab, Step, Stored, TestWorld, Toolbox, calls, incoming, interrupted, refused, result, run,
@@ -354,6 +355,7 @@ fn a_batch_with_anything_invalid_changes_nothing() {
     lab.world.at(2_000.0);
     let turn = lab.run(dispatched(&session, "add one and two"));
     lab.run(turn.append(vec![incoming(two_calls())])).unwrap();
+    lab.run(allow(&session, &["c1", "c2"]));
     let before = all(&lab, &session);
     for batch in batches {
         let error = refused(lab.run(turn.append(batch.iter().cloned().map(incoming).collect())));
@@ -378,6 +380,7 @@ fn results_may_come_in_any_order_and_in_several_batches() {
     lab.run(async {
         let turn = dispatched(&session, "add one and two").await;
         turn.append(vec![incoming(two_calls())]).await.unwrap();
+        allow(&session, &["c1", "c2"]).await;
         turn.append(vec![incoming(result("c2", "add", "2"))])
             .await
             .unwrap();
@@ -422,6 +425,7 @@ fn a_result_of_a_call_that_was_not_allowed_is_refused_unless_it_is_an_error() {
     let session = lab.create();
     let turn = lab.run(dispatched(&session, "do it"));
     lab.run(turn.append(vec![incoming(message.clone())])).unwrap();
+    lab.run(allow(&session, &["c3"]));
     let before = all(&lab, &session);
     for (batch, id, name) in [
         (vec![ok("c1", "write_file")], "c1", "write_file"),

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{
-        BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, Way, answered, called_twice, cut_off,
-        dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn, long_turn_after, said,
-        two_calls, typed,
+        BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, Way, allow, answered, called_twice,
+        cut_off, dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn,
+        long_turn_after, said, two_calls, typed,
     },
     lab::{ID, Lab, Step, calls, incoming, refused, says},
 };
@@ -42,6 +42,48 @@ fn a_created_session_is_stored_before_anything_is_said() {
     assert_eq!(lab.stored(), Expected::created().stored());
     assert_eq!(lab.events(), [] as [&str; 0]);
     assert_eq!(session.machine().message_count(), 0);
+}
+
+#[test]
+fn a_tool_runs_in_the_working_directory_of_its_session() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    long_turn(&lab, &session, Way::Prompt);
+    assert_eq!(lab.tools.directories(), ["/w", "/w"]);
+}
+
+#[test]
+fn an_answer_with_a_call_without_an_id_is_kept_as_one_that_failed() {
+    for way in BOTH {
+        let lab = Lab::empty();
+        let session = lab.create();
+        let call = json!({ "role": "assistant", "content": [{ "type": "toolCall", "name": "add", "arguments": {} }] });
+        let report = match way {
+            Way::Prompt => {
+                lab.model.answers(call);
+                lab.prompt(&session, "hello").unwrap()
+            }
+            Way::Begin => {
+                let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+                turn.request().unwrap();
+                lab.run(turn.dispatched()).unwrap();
+                lab.run(turn.append(vec![incoming(call)])).unwrap();
+                assert!(turn.open_calls().is_empty());
+                lab.run(turn.finish(Outcome::Success, None)).unwrap()
+            }
+        };
+        let text = "the answer has a tool call without an `id`; ask the model again";
+        assert_eq!(report.end, ended(Outcome::Error, Some(text)));
+        assert_eq!(lab.tools.calls(), 0);
+        let stored = session.machine().bodies()[1].clone();
+        assert_eq!(
+            (&stored["stopReason"], &stored["errorMessage"]),
+            (&json!("error"), &json!(text))
+        );
+        let turn = session.begin(&json!("again"), &PromptOptions::default()).unwrap();
+        let (request, _) = turn.request().unwrap();
+        assert!(request.messages.iter().all(|message| message["role"] == "user"));
+    }
 }
 
 #[test]
@@ -96,8 +138,14 @@ fn a_turn_that_was_prepared_and_not_dispatched_keeps_nothing() {
     turn.request().unwrap();
     assert!(session.machine().snapshots().is_empty() && session.machine().checkpoints().is_empty());
     assert_eq!(session.machine().message_count(), 0);
-    let report = lab.run(turn.finish(Outcome::Success, None)).unwrap();
-    assert_eq!(report.end, ended(Outcome::Success, None));
+    for outcome in [Outcome::Success, Outcome::Error] {
+        let error = refused(lab.run(turn.finish(outcome, None)));
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert_eq!(error.message(), "nothing was dispatched; call `cancel()`");
+        assert!(session.machine().is_running());
+    }
+    let report = lab.run(turn.cancel()).unwrap();
+    assert_eq!(report.end, ended(Outcome::Cancelled, None));
     assert!(report.saved);
     assert_eq!(lab.stored(), before);
     assert!(session.machine().snapshots().is_empty() && session.machine().checkpoints().is_empty());
@@ -401,9 +449,12 @@ fn a_tool_that_throws_gives_an_error_result_and_the_turn_goes_on() {
 }
 
 #[test]
-fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one() {
+fn where_nobody_can_be_asked_what_would_be_asked_about_is_refused_and_so_is_an_unknown_tool() {
     let lab = Lab::empty();
-    let session = lab.create();
+    let session = lab.create_with(runcontext::session::NewSession {
+        headless: true,
+        ..Lab::options()
+    });
     lab.world.at(2_000.0);
     let message = calls(&[("c1", "write_file", json!({})), ("c2", "fly", json!({}))]);
     lab.model.answers(message.clone()).answers(says("three"));
@@ -415,7 +466,7 @@ fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one()
         "role": "assistant", "calls": [{ "id": "c1", "name": "write_file" }, { "id": "c2", "name": "fly" }],
         "textLen": 0, "tokens": 31
     });
-    let refusal = "the tool `write_file` is not allowed here: only tools declared with access `none` can run";
+    let refusal = "`write_file` is denied: nobody can be asked";
     let messages = vec![
         (message, outline),
         failed("c1", "write_file", refusal, 2_000),
@@ -423,7 +474,13 @@ fn a_tool_that_does_not_touch_nothing_is_not_run_and_neither_is_an_unknown_one()
         said("three"),
     ];
     let expected = after_one_turn(messages, 6, "success", json!(null));
-    assert_eq!(lab.stored(), expected.stored());
+    let mut expected = expected.stored();
+    let session = expected
+        .get_mut("chat_sessions")
+        .and_then(|all| all.get_mut("\"s1\""))
+        .unwrap();
+    session["settings"]["headless"] = json!(true);
+    assert_eq!(lab.stored(), expected);
 }
 
 #[test]
@@ -579,6 +636,7 @@ fn an_answer_while_calls_are_open_first_gets_them_interrupted_results() {
     lab.run(async {
         let turn = dispatched(&session, "add one and two").await;
         turn.append(vec![incoming(two_calls())]).await.unwrap();
+        allow(&session, &["c2"]).await;
         turn.append(vec![
             incoming(answered("c2", "add done", 2_000).0),
             incoming(says("three")),

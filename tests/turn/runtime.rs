@@ -10,7 +10,7 @@ use runcontext::{
     runtime::{PromptOptions, RuntimeEvent, Signal},
     session::{NewSession, Outcome},
     skills::SkillStatus,
-    storage::ListFilter,
+    storage::{ListFilter, SharedChange, Storage},
 };
 use serde_json::json;
 
@@ -146,6 +146,38 @@ fn a_turn_that_comes_to_a_session_deleted_elsewhere_is_pending_and_not_lost() {
     assert_eq!(report.save_error.unwrap().code(), ErrorCode::NotFound);
     assert_eq!(session.machine().message_count(), 2);
     assert!(lab.stored().is_empty());
+}
+
+#[test]
+fn a_stored_skill_that_cannot_be_read_is_listed_as_invalid_and_can_be_removed() {
+    let lab = Lab::empty();
+    lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
+        .unwrap();
+    let changes = [
+        ("project:broken", json!(5)),
+        ("odd", json!({ "scope": "", "location": "", "content": "" })),
+    ];
+    let changes = changes.map(|(key, value)| SharedChange {
+        store: "skills",
+        key: key.to_owned(),
+        value: Some(value),
+    });
+    lab.run(lab.storage.memory.shared().write(changes.to_vec(), None))
+        .unwrap();
+    let other = Lab::on(lab.storage.memory.clone(), true);
+    let listed = |lab: &Lab| -> Vec<_> {
+        let skills = lab.runtime.skills().into_iter();
+        skills
+            .map(|skill| (skill.id, skill.status, skill.diagnostics.len()))
+            .collect()
+    };
+    let haiku = (HAIKU_ID.to_owned(), SkillStatus::Active, 0);
+    let broken = ("project:broken".to_owned(), SkillStatus::Invalid, 1);
+    assert_eq!(listed(&other)[..2], [broken, haiku.clone()]);
+    other.run(other.runtime.remove_skill("project:broken")).unwrap();
+    let third = Lab::on(lab.storage.memory.clone(), true);
+    assert_eq!(listed(&third)[0], haiku);
+    assert_eq!(listed(&third).len(), 2);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{
-        HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, HAIKU_REVISION, READ_ONLY, Way, dispatched,
+        HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, HAIKU_REVISION, READ_ONLY, Way, allow, dispatched,
         first_checkpoint, haiku_snapshot, long_turn, said, system_prompt, two_calls, typed,
     },
     lab::{
@@ -393,6 +393,7 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
     let lab = Lab::empty();
     let session = lab.create();
     let turn = lab.run(dispatched(&session, "add"));
+    lab.run(allow(&session, &["c1", "c2"]));
     lab.run(turn.append(vec![
         incoming(two_calls()),
         incoming(result("c1", "add", "1")),
@@ -408,6 +409,7 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
     assert_eq!(session.machine().projection().cloned(), last);
     // One that was answered was sent, whoever forgot to say so.
     let turn = lab.run(dispatched(&session, "more"));
+    lab.run(allow(&session, &["c1"]));
     lab.run(turn.append(vec![
         incoming(calls(&[("c1", "add", json!({}))])),
         incoming(result("c1", "add", "1")),
@@ -497,6 +499,7 @@ fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Va
         operation_id: "imported".to_owned(),
         timestamp: 1_500.0,
         create: None,
+        origin: session.machine().origin().to_owned(),
         expected: Some(1),
         messages: messages
             .iter()
@@ -514,6 +517,7 @@ fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Va
             .collect(),
         snapshots: Vec::new(),
         checkpoints: Vec::new(),
+        approvals: Vec::new(),
         compactions: Vec::new(),
         settings: Default::default(),
     };
@@ -798,6 +802,7 @@ fn with_nothing_declared_every_request_begins_with_the_one_before() {
                 let mut open = turn.open_calls();
                 while !open.is_empty() && !random.one_in(6) {
                     let call = open.remove(random.below(open.len()));
+                    lab.run(allow(&session, &[call.id.as_str()]));
                     lab.run(turn.append(vec![incoming(result(&call.id, "add", "done"))]))
                         .unwrap();
                     open = turn.open_calls();

@@ -23,7 +23,9 @@ fn timed<T>(what: impl Debug, work: impl FnOnce() -> T) -> T {
 #[test]
 fn in_a_session_of_twenty_thousand_messages_a_commit_holds_what_is_new() {
     let lab = Lab::lenient();
-    lab.create().dispose().unwrap();
+    let session = lab.create();
+    let origin = session.machine().origin().to_owned();
+    session.dispose().unwrap();
     let messages: Vec<Value> = (0..20_000_u32)
         .map(|at| match at % 4 {
             0 => user("some words", u64::from(at)),
@@ -41,6 +43,7 @@ fn in_a_session_of_twenty_thousand_messages_a_commit_holds_what_is_new() {
         operation_id: "imported".to_owned(),
         timestamp: 1.0,
         create: None,
+        origin,
         expected: Some(1),
         messages: messages
             .into_iter()
@@ -60,6 +63,7 @@ fn in_a_session_of_twenty_thousand_messages_a_commit_holds_what_is_new() {
             .collect(),
         snapshots: Vec::new(),
         checkpoints: Vec::new(),
+        approvals: Vec::new(),
         compactions: Vec::new(),
         settings: Default::default(),
     };

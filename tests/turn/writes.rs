@@ -351,6 +351,25 @@ fn of_two_pages_that_write_one_conversation_the_second_keeps_its_turn_in_memory(
 }
 
 #[test]
+fn a_turn_and_a_title_of_a_deleted_session_are_not_saved_in_another_of_its_id() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let third = Lab::on(lab.storage.memory.clone(), true);
+    let opened = third.open();
+    let other = Lab::on(lab.storage.memory.clone(), true);
+    other.run(other.runtime.delete_session(ID)).unwrap();
+    // As many commits at the same times: counters and clocks tell nothing apart.
+    other.create();
+    let before = other.stored();
+    lab.model.answers(says("hi"));
+    let report = lab.prompt(&session, "hello").unwrap();
+    assert_eq!(report.save_error.unwrap().code(), ErrorCode::Conflict);
+    let error = refused(third.run(opened.set_title("mine".to_owned())));
+    assert_eq!(error.code(), ErrorCode::Conflict);
+    assert_eq!(other.stored(), before);
+}
+
+#[test]
 fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
     let lab = Lab::empty();
     let session = lab.create();

@@ -17,7 +17,7 @@ fn classify(name: &str, text: &str) -> Error {
         ),
         "VersionError" => (
             ErrorCode::StorageSchemaNewer,
-            "the database was written by a newer version; load the current version of this application",
+            "the database was written by a newer version, or by another application; load the current version, or choose another `storage.name`",
         ),
         // Thrown by a connection that is closing, and the fate of a transaction that was not aborted by us.
         "InvalidStateError" | "AbortError" => return lost().with("cause", cause(name, text)),
@@ -31,10 +31,11 @@ fn classify(name: &str, text: &str) -> Error {
             ErrorCode::StorageFailed,
             "a value cannot be stored; give plain data only; nothing was saved",
         ),
-        _ => (
+        "NotFoundError" => (
             ErrorCode::StorageFailed,
-            "the database failed; try again, or export what is unsaved",
+            "another application's database has this name; choose another `storage.name`",
         ),
+        _ => (ErrorCode::StorageFailed, "the database failed; try again"),
     };
     Error::new(code, message).with("cause", cause(name, text))
 }

@@ -3,14 +3,15 @@
 
 use js_sys::{Array, JSON, Object, Reflect};
 use serde::Serialize;
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
 use web_sys::IdbKeyRange;
 
 use super::{database::given, failure};
 use crate::{
     Error, Result,
     js::{json::json, plain::json_of},
-    storage::{AppendedMessage, OutlinePack, damaged},
+    list::Listed,
+    storage::{AppendedMessage, OutlinePack, StoredApproval, damaged},
     untyped::FromJson,
 };
 
@@ -72,6 +73,37 @@ pub fn operation(session: &str, slot: u64, operation: &str) -> Result<JsValue> {
         ("slot", (slot as f64).into()),
         ("operationId", operation.into()),
     ])
+}
+
+/// An approval as it is stored. Its body is put as it is.
+pub fn approval(session: &str, request: &str, version: u64, body: &JsValue) -> Result<JsValue> {
+    object(&[
+        ("sessionId", session.into()),
+        ("requestId", request.into()),
+        ("version", (version as f64).into()),
+        ("approval", body.clone()),
+    ])
+}
+
+/// The version of an approval; 0 where there is none.
+pub fn version(record: &JsValue) -> u64 {
+    let version = (!record.is_undefined()).then(|| member(record, "version").as_f64());
+    version.flatten().unwrap_or_default() as u64
+}
+
+/// Approvals, read.
+pub fn approvals(found: Option<&JsValue>) -> Vec<StoredApproval<JsValue>> {
+    let records = found
+        .and_then(|found| found.dyn_ref::<Array>())
+        .map(Array::to_vec);
+    let text = |record: &JsValue, name: &str| member(record, name).as_string().unwrap_or_default();
+    let read = |record: JsValue| StoredApproval {
+        session_id: text(&record, "sessionId"),
+        id: text(&record, "requestId"),
+        version: version(&record),
+        body: member(&record, "approval"),
+    };
+    records.into_iter().flatten().map(read).listed()
 }
 
 /// An object with these members.

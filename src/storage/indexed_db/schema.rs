@@ -26,18 +26,11 @@ pub struct Upgrade {
 pub type Step = fn(&Upgrade) -> Result<(), JsValue>;
 
 /// Step `n` leads from version `n` to `n + 1`.
-pub const STEPS: &[Step] = &[create_stores];
+pub const STEPS: &[Step] = &[create_stores, create_approvals];
 
 fn create_stores(upgrade: &Upgrade) -> Result<(), JsValue> {
     let database = &upgrade.database;
-    let store = |name: &str, key_path: &[&str]| {
-        let options = IdbObjectStoreParameters::new();
-        options.set_key_path(&match key_path {
-            [field] => JsValue::from_str(field),
-            fields => path(fields),
-        });
-        database.create_object_store_with_optional_parameters(name, &options)
-    };
+    let store = |name: &str, key_path: &[&str]| make(database, name, key_path);
 
     let sessions = store(keys::SESSIONS, &["id"])?;
     index(&sessions, BY_UPDATED, &["updatedAt", "id"], false)?;
@@ -55,6 +48,20 @@ fn create_stores(upgrade: &Upgrade) -> Result<(), JsValue> {
         database.create_object_store(name)?;
     }
     Ok(())
+}
+
+fn create_approvals(upgrade: &Upgrade) -> Result<(), JsValue> {
+    make(&upgrade.database, keys::APPROVALS, &["sessionId", "requestId"])?;
+    Ok(())
+}
+
+fn make(database: &IdbDatabase, name: &str, key_path: &[&str]) -> Result<IdbObjectStore, JsValue> {
+    let options = IdbObjectStoreParameters::new();
+    options.set_key_path(&match key_path {
+        [field] => JsValue::from_str(field),
+        fields => path(fields),
+    });
+    database.create_object_store_with_optional_parameters(name, &options)
 }
 
 fn index(store: &IdbObjectStore, name: &str, fields: &[&str], unique: bool) -> Result<(), JsValue> {

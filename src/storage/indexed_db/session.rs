@@ -17,7 +17,7 @@ use crate::{
     list::Listed,
     message::MessageOutline,
     storage::{
-        Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredSession,
+        Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredApproval, StoredSession,
         apply::{Decision, StoredRecord, decide},
         closed, damaged, keys,
     },
@@ -123,11 +123,16 @@ impl Session {
         }))
     }
 
-    /// The session's record, and whether the ring holds an operation id.
-    fn ask_before(&self, work: &Work, operation: &str) -> Result<Vec<Asked>> {
+    /// The session's record, whether the ring holds an operation id, and the approvals that a commit changes.
+    fn ask_before(&self, work: &Work, commit: &Commit<JsValue>) -> Result<Vec<Asked>> {
         let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
-        let remembered = work.ask(index.get_key(&records::key(&self.id, operation)))?;
-        Ok(vec![self.ask_record(work)?, remembered])
+        let remembered = work.ask(index.get_key(&records::key(&self.id, &commit.operation_id)))?;
+        let mut asked = vec![self.ask_record(work)?, remembered];
+        for change in &commit.approvals {
+            let approvals = work.store(keys::APPROVALS)?;
+            asked.push(work.ask(approvals.get(&records::key(&self.id, &change.id)))?);
+        }
+        Ok(asked)
     }
 
     /// Decides on a commit and asks for what it changes.
@@ -140,13 +145,27 @@ impl Session {
     ) -> Result<CommitStatus> {
         let stored = self.stored(found.first())?;
         let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
-        let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered)? {
+        let versions = found.iter().skip(2).map(records::version).listed();
+        let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered, &versions)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (next, slot),
         };
         put(work, keys::SESSIONS, &records::write(&next)?)?;
         let operation = records::operation(&self.id, slot, &commit.operation_id)?;
         put(work, keys::COMMITS, &operation)?;
+        for (change, version) in commit.approvals.iter().zip(versions) {
+            match &change.body {
+                Some(body) => put(
+                    work,
+                    keys::APPROVALS,
+                    &records::approval(&self.id, &change.id, version + 1, body)?,
+                )?,
+                None => {
+                    let key = records::key(&self.id, &change.id);
+                    work.sent(work.store(keys::APPROVALS)?.delete(&key))?;
+                }
+            }
+        }
         for pack in &prepared.packs {
             put(work, keys::OUTLINES, pack)?;
         }
@@ -221,6 +240,19 @@ impl SessionStorage<JsValue> for Session {
         })
     }
 
+    fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<JsValue>>>> {
+        Box::pin(async move {
+            let range = records::of_session(&self.id)?;
+            let ask = |work: &Work| {
+                Ok(vec![
+                    work.ask(work.store(keys::APPROVALS)?.get_all_with_key(&range))?,
+                ])
+            };
+            let found = self.connection.read(&[keys::APPROVALS], &ask).await?;
+            Ok(records::approvals(found.first()))
+        })
+    }
+
     fn commit(&self, commit: Rc<Commit<JsValue>>) -> LocalFuture<'_, Result<CommitStatus>> {
         Box::pin(async move {
             let prepared = Prepared::new(&self.id, &commit)?;
@@ -228,7 +260,7 @@ impl SessionStorage<JsValue> for Session {
             let task = Task {
                 stores: keys::OF_SESSIONS,
                 writes: true,
-                ask: &|work| self.ask_before(work, &commit.operation_id),
+                ask: &|work| self.ask_before(work, &commit),
                 then: &|work, found| {
                     let status = self.apply(work, &commit, &prepared, &found)?;
                     answer.set(Some(status));

@@ -179,7 +179,7 @@ export const cases = {
         await at.close();
     },
 
-    async 'messages without bytes are one list, the same until there are more, and the same in the state'() {
+    async 'messages are one list, the same until there are more, and the same in the state'() {
         const at = await world();
         const { session } = at;
         const empty = session.messages;
@@ -190,14 +190,18 @@ export const cases = {
         ok(two === session.messages && two === session.state.messages, 'two');
         await session.setTitle('Other');
         ok(two === session.messages, 'a setting changed the list');
-        await session.prompt('Two');
+        await session.prompt([{ type: 'image', data: new Uint8Array([1]) }]);
         const four = session.messages;
         same([two.length, four.length], [2, 4]);
         ok(two.every((message, at) => message === four[at]), 'messages are not shared');
+        ok(four === session.messages && four === session.state.messages, 'four, with bytes');
+        four[2].content[0].data[0] = 9;
+        ok(four !== session.messages && session.messages === session.state.messages, 'a list whose bytes somebody changed');
+        same([...session.messages[2].content[0].data], [1]);
         await at.close();
     },
 
-    async 'bytes come back equal and are a new copy each time'() {
+    async 'bytes come back equal, and are a copy for each who asks'() {
         const given = new Uint8Array([0, 1, 254, 255]);
         const requests = [];
         const events = [];
@@ -220,7 +224,7 @@ export const cases = {
             messages[0].content[0].data, messages[1].content[0].arguments.bytes, messages[2].content[0].data, messages[3].thumbnail,
         ];
         const found = [
-            ...places(session.messages), ...places(session.messages), ...places(session.state.messages),
+            ...places(session.messages),
             ...places(await session.readMessages({ limit: 4 })), ...places(events),
             requests[0].messages[0].content[0].data, requests[1].messages[0].content[0].data,
             requests[1].messages[1].content[0].arguments.bytes, requests[1].messages[2].content[0].data, args[0].bytes,

@@ -86,7 +86,8 @@ export async function dump(name) {
 export async function edit(name, store, key, change) {
     const database = await settled(indexedDB.open(name));
     const records = database.transaction(store, 'readwrite').objectStore(store);
-    await settled(records.put(change(await settled(records.get(key)))));
+    const changed = change(await settled(records.get(key)));
+    await settled(records.keyPath === null ? records.put(changed, key) : records.put(changed));
     database.close();
 }
 

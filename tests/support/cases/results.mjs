@@ -55,7 +55,7 @@ export const cases = {
         same(results.slice(0, 5), [
             SUCCESS, error('overloaded'), error('too long'), error('the model failed'), Object.freeze({ outcome: 'cancelled', saved: true }),
         ]);
-        const places = ['message.bad[0]', 'message.worse'].map((path) => Object.freeze({ messageIndex: 10, path }));
+        const places = ['bad[0]', 'worse'].map((path) => Object.freeze({ messageIndex: 10, path }));
         same(results[5], Object.freeze({ outcome: 'success', saved: true, degraded: Object.freeze(places) }));
         same(at.session.messages[10], Object.freeze({ role: 'assistant', content: 'x', bad: Object.freeze([null]), worse: null }));
         for (const result of results.slice(6)) {
@@ -157,7 +157,7 @@ export const cases = {
         });
         const at = await world({ model: scripted(odd('extra')) });
         const result = await at.session.prompt('Hi');
-        same(JSON.stringify(result.degraded), '[{"messageIndex":1,"path":"message.content[0].extra"},{"messageIndex":1,"path":"message.list[1]"}]');
+        same(JSON.stringify(result.degraded), '[{"messageIndex":1,"path":"content[0].extra"},{"messageIndex":1,"path":"list[1]"}]');
         same(JSON.stringify(at.session.messages[1]), '{"role":"assistant","content":[{"type":"text","text":"kept","extra":null}],"list":[1,null]}');
         const error = await fails(() => at.session.prompt({ ...odd('x'), role: 'user', get content() {
             throw new Error('no content');
@@ -192,7 +192,7 @@ export const cases = {
         same(JSON.stringify(options.report.projection), '{"historyMessageCount":1,"sources":[{"type":"history","messageIndex":0}]}');
         same(options.report.divergence, { class: 'none', index: -1, events: [] });
         const [args, context] = seen.tool;
-        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [2, '{"at":[1]}', ['signal', 'workingDirectory'], '/home/ada']);
+        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [2, '{"at":[1]}', ['signal', 'workingDirectory'], '/w']);
         await at.close();
     },
 
@@ -392,11 +392,48 @@ export const cases = {
         for (let round = 0; round < 20; round++) await session.setPinned(round % 2 === 0);
         same(session.state.listenerErrors.length, 100);
         same(await session.prompt('Hi'), SUCCESS);
-        // A promise that a listener returns is nobody's business here.
-        const before = session.state.listenerErrors.length;
+        await at.close();
+    },
+
+    async 'what a promise of a listener rejects with is collected too, and is nobody else\'s error'() {
+        const at = await world();
+        const { session } = at;
         session.subscribe(async () => 'fine');
+        session.subscribe(async (event) => {
+            if (event.type === 'settings') throw new Error('too late');
+        });
+        session.subscribe((event) => event.type === 'settings' && { then: (_, reject) => reject('of another kind') });
+        at.runtime.subscribe(async () => {
+            throw new Error('nobody asks');
+        });
         await session.setTitle('Newer');
-        same(session.state.listenerErrors.length, before);
+        await at.runtime.createSession();
+        await tasks();
+        same(session.state.listenerErrors, ['too late', 'of another kind']);
+        await at.close();
+    },
+
+    async 'a tool is given the working directory of its session, not that of the host'() {
+        const seen = [];
+        const tools = [tool('look', (args, { workingDirectory }) => seen.push(workingDirectory) && 'seen')];
+        const model = scripted(calling(['c1', 'look']), assistant('Done.'), calling(['c1', 'look']), assistant('Done.'));
+        const at = await world({ model, tools, host: { cwd: '/host' }, session: { cwd: '/other' } });
+        await at.session.prompt('Hi');
+        await (await at.runtime.createSession({ id: 'plain' })).prompt('Hi');
+        same(seen, ['/other', '/host']);
+        await at.close();
+    },
+
+    async 'a turn that was not dispatched can be cancelled, and cannot succeed or fail'() {
+        const at = await world();
+        const turn = await at.session.begin('Hi');
+        for (const end of [undefined, { outcome: 'error', error: 'x' }]) {
+            const error = await fails(() => turn.finish(end), 'invalid_argument');
+            ok(/nothing was dispatched/.test(error.message), error.message);
+        }
+        same(at.session.state.isRunning, true);
+        same(await turn.cancel(), Object.freeze({ outcome: 'cancelled', saved: true }));
+        same([at.session.state.isRunning, at.session.messages.length], [false, 0]);
         await at.close();
     },
 

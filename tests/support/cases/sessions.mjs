@@ -1,11 +1,10 @@
 // Sessions and the runtime that holds them: opening, sharing, listing, deleting, closing.
 
 import { fails, ok, same, soon } from './check.mjs';
-import { assistant, deferred, failWrites, calm, handClock, outcome, scripted } from './kit.mjs';
+import { assistant, deferred, handClock, outcome, scripted } from './kit.mjs';
 import { world } from './world.mjs';
 
 const SUCCESS = Object.freeze({ outcome: 'success', saved: true });
-const persistent = typeof indexedDB !== 'undefined';
 
 /** Every method that needs the session, with arguments that are fine. */
 const METHODS = {
@@ -275,79 +274,3 @@ export const cases = {
         await at.close();
     },
 };
-
-if (persistent) {
-    cases['a session that its host forgot while its save is pending is found again, with what is pending'] = async () => {
-        const at = await world();
-        failWrites('quota');
-        const forgotten = await at.runtime.openSession('s');
-        same((await forgotten.prompt('Hi')).saved, false);
-        // What the collector would do with both handles.
-        forgotten.free();
-        at.session.free();
-        const again = await at.runtime.openSession('s');
-        same([again.state.hasPendingSave, again.state.messageCount], [true, 2]);
-        await fails(() => at.runtime.close(), 'pending_save');
-        calm();
-        await again.flush();
-        same(again.state.hasPendingSave, false);
-        again.free();
-        const last = await at.runtime.openSession('s');
-        same([last.state.hasPendingSave, last.state.messageCount], [false, 2]);
-        await at.close();
-    };
-
-    cases['a session with a pending save can be deleted, and what is pending goes with it'] = async () => {
-        const at = await world();
-        const before = JSON.parse(await at.stored());
-        failWrites('quota');
-        same((await at.session.prompt('Hi')).saved, false);
-        await fails(() => at.session.dispose(), 'pending_save');
-        calm();
-        await at.runtime.deleteSession('s');
-        await fails(() => at.session.flush(), 'disposed');
-        const after = JSON.parse(await at.stored());
-        same(after, { ...before, chat_sessions: [], commits: [] });
-        await at.close();
-    };
-
-    cases['a stored time that no calendar has is shown as the nearest, and a stored setting that makes no sense is said'] = async () => {
-        const at = await world();
-        await at.session.dispose();
-        await at.edit('chat_sessions', 's', (record) => ({ ...record, createdAt: 1e300 }));
-        const opened = await at.runtime.openSession('s');
-        same(opened.header.createdAt, '+275760-09-13T00:00:00.000Z');
-        await opened.dispose();
-        await at.edit('chat_sessions', 's', (record) => ({ ...record, settings: { ...record.settings, permissionPreset: 'all' } }));
-        const before = await at.stored();
-        await fails(() => at.runtime.openSession('s'), 'storage_failed');
-        same(await at.stored(), before);
-        await at.close();
-    };
-
-    cases['a session that could not be created is not there, and its id is free'] = async () => {
-        const at = await world({ session: false });
-        failWrites('quota');
-        await fails(() => at.runtime.createSession({ id: 'late' }), 'storage_quota');
-        calm();
-        await fails(() => at.runtime.openSession('late'), 'not_found');
-        same((await at.runtime.listSessions()).length, 0);
-        const late = await at.runtime.createSession({ id: 'late' });
-        same(await late.prompt('Hi'), SUCCESS);
-        await at.close();
-    };
-
-    cases['a skill that could not be kept is not there either'] = async () => {
-        const at = await world();
-        failWrites('quota');
-        await fails(() => at.runtime.skills.add({ content: '---\nname: x\ndescription: y\n---\nz', location: '/x' }), 'storage_quota');
-        await fails(() => at.runtime.skills.remove(at.skill.id), 'storage_quota');
-        calm();
-        same(at.runtime.skills.list().map((skill) => skill.name), ['demo']);
-        const other = await at.another();
-        same(other.skills.list().map((skill) => skill.name), ['demo']);
-        await other.close();
-        await at.close();
-    };
-}
-

@@ -24,7 +24,8 @@ export async function world({ session = {}, ...options } = {}) {
         /** Everything stored, as text. In memory, everything that can be asked for. */
         async stored() {
             if (persistent) return toText(await dump(name));
-            const found = [runtime.skills.list()];
+            const { permissions } = runtime;
+            const found = [runtime.skills.list(), await permissions.listGroups(), await permissions.listRules()];
             for (const { id } of await runtime.listSessions({ limit: 500 })) {
                 const opened = await runtime.openSession(id);
                 found.push(opened.header, opened.state, await opened.readMessages({ limit: 1000 }));

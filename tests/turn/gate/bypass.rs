@@ -51,7 +51,7 @@ fn a_bypass_lasts_so_many_seconds_and_not_a_millisecond_longer() {
             let expected = if expected {
                 (Action::Allow, Reason::Bypass)
             } else {
-                (Action::Require, Reason::NoMatch)
+                (Action::Require, Reason::Rule)
             };
             assert_eq!(later(milliseconds), expected, "{milliseconds}");
         }

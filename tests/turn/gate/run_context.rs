@@ -373,6 +373,14 @@ fn every_call_asks_while_the_stored_run_context_cannot_be_read() {
             operation_id: "damage".to_owned(),
             timestamp: 1_000.0,
             create: None,
+            approvals: Vec::new(),
+            origin: lab
+                .run(lab.storage.memory.session(ID).load())
+                .unwrap()
+                .unwrap()
+                .record
+                .origin()
+                .to_owned(),
             expected: None,
             messages: Vec::new(),
             outline_packs: Vec::new(),
