@@ -25,7 +25,7 @@ extern "C" {
     #[wasm_bindgen(js_name = "decisionOf")]
     fn js_decision(outcome: &str, reason: &str, explainer: &JsValue, input: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "remember")]
-    fn js_remember(shared: &Object, given: &JsValue, copy: &JsValue);
+    fn js_remember(shared: &Object, copy: &JsValue);
     #[wasm_bindgen(js_name = "again")]
     fn js_again(shared: &Object, given: &JsValue) -> JsValue;
 }
@@ -211,7 +211,7 @@ impl Policy {
         let copy = input_in(&input)?;
         let read = read(&copy)?;
         if field(&copy, "found").is_null() {
-            js_remember(&self.inner.shared, &input, &copy);
+            js_remember(&self.inner.shared, &copy);
             *self.inner.last.borrow_mut() = Some(read);
         }
         self.answer(&copy)
@@ -247,7 +247,7 @@ impl SessionExplainer {
     }
 }
 
-/// Compiles rules, for many decisions. The groups that exist are `default` and those of the rules.
+/// Compiles rules, for many decisions. The groups that exist are `default` and those of the rules, unless an input names them.
 #[wasm_bindgen(js_name = "compilePolicy")]
 pub fn compile_policy(
     #[wasm_bindgen(unchecked_param_type = "readonly ApprovalRule[]")] rules: JsValue,
@@ -264,8 +264,7 @@ pub fn decide(
     let rules = Foreign::record(&input, "input")?.get("rules")?;
     let rules = ApprovalRule::parse_list(&json_in(&rules.unwrap_or(JsValue::NULL), "rules")?)?;
     let copy = input_in(&input)?;
-    let groups = read(&copy)?.groups;
-    Policy::new(permissions::Policy::compile(rules, groups, fold)?).answer(&copy)
+    Policy::new(permissions::Policy::compile(rules, None, fold)?).answer(&copy)
 }
 
 /// The paths that the host has to resolve before this call can be decided, in one go.

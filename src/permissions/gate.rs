@@ -10,7 +10,7 @@ use super::{
     decision::{DecidedPath, Decision, Reason, TraceStep},
     policy::{Files, Forms, Group, Policy, Subject},
     preset::{Access, Cell, Location, Preset, cell},
-    rule::{Action, ApprovalRule},
+    rule::{Action, ApprovalRule, DEFAULT_GROUP},
     tool::{PathAccess, PathRequest, Requested, ToolPolicy},
 };
 use crate::{
@@ -113,6 +113,8 @@ pub struct Circumstances<'a> {
     pub run_context: Option<&'a RunContext>,
     /// The permission group.
     pub group: Option<&'a str>,
+    /// The groups that exist, where the policy does not know.
+    pub groups: Option<&'a [String]>,
     /// Whose session it is.
     pub agent_id: Option<&'a str>,
     /// Where it comes from.
@@ -148,6 +150,8 @@ pub struct Inquiry {
     pub run_context: Option<RunContext>,
     /// The permission group.
     pub group: Option<String>,
+    /// The groups that exist, where the policy does not know.
+    pub groups: Option<Vec<String>>,
     /// Whose session it is.
     pub agent_id: Option<String>,
     /// Where it comes from.
@@ -177,6 +181,7 @@ impl Inquiry {
                 preset: self.preset,
                 run_context: self.run_context.as_ref(),
                 group: self.group.as_deref(),
+                groups: self.groups.as_deref(),
                 agent_id: self.agent_id.as_deref(),
                 source: self.source.as_deref(),
                 bypasses: &self.bypasses,
@@ -682,7 +687,10 @@ impl Question<'_> {
             return Some((Reason::LockedRule, Some(rule), None));
         }
         if let Some(group) = self.circumstances.group
-            && !ground.policy.has_group(group)
+            && !self.circumstances.groups.map_or_else(
+                || ground.policy.has_group(group),
+                |groups| group == DEFAULT_GROUP || groups.iter().any(|other| other == group),
+            )
         {
             return Some((Reason::GroupMissing, None, Some(format!("`{group}`"))));
         }

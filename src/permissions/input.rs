@@ -43,8 +43,6 @@ pub fn protected_names(names: Option<Vec<String>>, fold: Fold) -> Result<Vec<Str
 pub struct DecideInput {
     /// The call, and what it is judged by.
     pub inquiry: Inquiry,
-    /// The groups that exist, where the caller says so.
-    pub groups: Option<Vec<String>>,
     resolved: Vec<(Query, ResolvedPath)>,
 }
 
@@ -124,6 +122,7 @@ impl DecideInput {
                 place,
                 preset: object.read("preset"),
                 group,
+                groups: object.read("groups"),
                 run_context,
                 agent_id: object.read("agentId"),
                 source: object.read("source"),
@@ -134,7 +133,6 @@ impl DecideInput {
                 // Without a clock every bypass that ends has ended.
                 now: object.read::<Option<f64>>("now").unwrap_or(f64::INFINITY),
             },
-            groups: object.read("groups"),
             resolved: resolved
                 .unwrap_or_default()
                 .into_iter()

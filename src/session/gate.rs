@@ -282,6 +282,7 @@ impl<M: MessageData> Machine<M> {
             group: context
                 .run_context()
                 .and_then(|context| context.tool_group_id().map(str::to_owned)),
+            groups: None,
             agent_id: header.agent_id.clone(),
             source: header.source.clone(),
             bypasses: bypasses.clone(),

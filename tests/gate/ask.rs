@@ -36,7 +36,7 @@ pub fn decide(input: &Value, found: &Value, resolves: &Value, traced: bool) -> R
         input["resolved"] = answers.collect();
     }
     let question = DecideInput::parse(&input, found, fold)?;
-    let policy = Policy::compile(rules, question.groups.clone(), fold)?;
+    let policy = Policy::compile(rules, None, fold)?;
     let asked = question.inquiry.question();
     let answers: Vec<ResolvedPath> = question.answers(&asked.queries());
     Ok(if traced {
