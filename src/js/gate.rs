@@ -25,7 +25,7 @@ extern "C" {
     #[wasm_bindgen(js_name = "decisionOf")]
     fn js_decision(outcome: &str, reason: &str, explainer: &JsValue, input: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "remember")]
-    fn js_remember(shared: &Object, given: &JsValue, copy: &JsValue);
+    fn js_remember(shared: &Object, copy: &JsValue);
     #[wasm_bindgen(js_name = "again")]
     fn js_again(shared: &Object, given: &JsValue) -> JsValue;
 }
@@ -211,7 +211,7 @@ impl Policy {
         let copy = input_in(&input)?;
         let read = read(&copy)?;
         if field(&copy, "found").is_null() {
-            js_remember(&self.inner.shared, &input, &copy);
+            js_remember(&self.inner.shared, &copy);
             *self.inner.last.borrow_mut() = Some(read);
         }
         self.answer(&copy)

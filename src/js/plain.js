@@ -434,13 +434,21 @@ function sharedText({ tool, group, groups, preset, runContext, agentId, source, 
     }
     return JSON.stringify({
         tool: declared, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle,
-    });
+    }, plainly);
 }
 
-/** Keeps what an input that was read shares with others. */
-export function remember(shared, given, copy) {
+/** Refuses what JSON would write down as something else: such a value has to be read, and will be refused there. */
+function plainly(key, value) {
+    const own = this[key];
+    const odd = typeof own === 'object' ? own !== null && !Array.isArray(own) && !isRecord(own) : typeof own === 'number' && !Number.isFinite(own);
+    if (odd || own !== value || typeof own === 'function' || typeof own === 'symbol') throw new TypeError('no JSON');
+    return value;
+}
+
+/** Keeps what an input that was read shares with others. What counts is how it was read: its owner may answer otherwise now. */
+export function remember(shared, copy) {
     try {
-        shared.text = sharedText(given);
+        shared.text = sharedText(copy);
         shared.copy = copy;
     } catch {
         shared.text = undefined;
@@ -450,8 +458,10 @@ export function remember(shared, given, copy) {
 /** What differs from the input before, or undefined where that is more than the call, the time and the answers. */
 export function again(shared, given) {
     try {
-        if (shared.text === undefined || sharedText(given) !== shared.text) return undefined;
+        const text = sharedText(given);
+        if (text === undefined || text !== shared.text) return undefined;
         const { call, now, resolved } = given;
+        if (!isRecord(call) || !Array.isArray(resolved)) return undefined;
         const { toolName } = call;
         const [args, , refused] = copyIn(call.arguments ?? null, 'arguments', false);
         if (refused !== undefined || typeof toolName !== 'string' || notUnicode(toolName, '') !== undefined) return undefined;
@@ -466,7 +476,9 @@ export function again(shared, given) {
             answers.push(base, path, canonical === undefined ? `u${unresolved}` : `c${canonical}`);
         }
         const packed = answers.join('\0');
+        // Looking at the input may have run anything, another decision too.
         const { copy } = shared;
+        if (text !== shared.text) return undefined;
         const whole = () =>
             Object.freeze({ ...copy, call: Object.freeze({ ...copy.call, toolName, arguments: args }), now, resolved: unpacked(answers) });
         return [toolName, args, now, packed, whole];
