@@ -51,6 +51,10 @@ pub trait World {
     }
     /// A new UUID, version 4.
     fn new_id(&self) -> String;
+    /// A second or so: so often somebody who waits looks at what others have stored. Never, where there is no such clock.
+    fn a_while(&self) -> LocalFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
     /// Runs a future to its end in the background.
     fn spawn(&self, future: LocalFuture<'static, ()>);
 }
@@ -209,6 +213,8 @@ pub struct Runtime<M> {
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
     held: RefCell<Vec<Rc<Session<M>>>>,
+    /// Sessions that were opened for an answer alone, in which a person does not want to be asked for a while.
+    bypassed: RefCell<Vec<Rc<Session<M>>>>,
     listeners: Rc<Listeners<RuntimeEvent>>,
     permissions: PermissionStore,
     closed: Cell<bool>,
@@ -260,6 +266,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
             held: RefCell::default(),
+            bypassed: RefCell::default(),
             listeners,
             permissions,
             closed: Cell::new(false),
@@ -333,19 +340,24 @@ impl<M: MessageData + 'static> Runtime<M> {
             return Ok(open);
         }
         let storage = self.parts.storage.session(id);
+        let asked = storage.approvals().await?;
         let Some(stored) = storage.load().await? else {
             return Err(not_found(id));
         };
         let first = Machine::<M>::first_to_load(&stored);
         let count = stored.record.message_count;
         let bodies = storage.read_messages(first, count).await?;
+        let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        if let Some(commit) = machine.left_over(&asked, self.parts.world.new_id()) {
+            // Where that fails it is tried again the next time.
+            let _tried = storage.commit(Rc::new(commit)).await;
+        }
         let approvals = storage.approvals().await?;
         self.check_open()?;
         // Somebody else may have opened it while we were reading: one object per session.
         if let Some(open) = self.open_now(id) {
             return Ok(open);
         }
-        let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
         machine.take_approvals(&approvals);
         let session = Session::new(self, machine);
         self.remember(id, &session);

@@ -46,7 +46,8 @@ impl ApprovalInbox {
     }
 
     /// A person's answer. Approving looks again at the rules, at where the paths lead and at the call; what has changed is asked
-    /// again, and the answer is `superseded`. `bypassSeconds` adds "don't ask again" with the scope taken from the tool.
+    /// again, and the answer is `superseded`. `bypassSeconds` adds "don't ask again", by default within the tool's MCP server or
+    /// else its category; a tool that has neither is approved for this once.
     #[wasm_bindgen(unchecked_return_type = "Promise<ApprovalResult>")]
     pub fn resolve(
         &self,
@@ -72,8 +73,9 @@ fn answer(given: &JsValue) -> Result<(Answer, Option<FurtherBypass>)> {
         Some("reject") => Answer::Reject(note),
         _ => return Err(given.wrong("action", "must be `approve` or `reject`")),
     };
-    let scope = given.text("bypassScope")?.unwrap_or_else(|| "all".to_owned());
-    if !["all", "category", "mcp_server"].contains(&scope.as_str()) {
+    let scope = given.text("bypassScope")?;
+    let known = |scope: &str| ["all", "category", "mcp_server"].contains(&scope);
+    if scope.as_deref().is_some_and(|scope| !known(scope)) {
         return Err(given.wrong("bypassScope", "must be `all`, `category` or `mcp_server`"));
     }
     let Some(seconds) = given.get("bypassSeconds")? else {

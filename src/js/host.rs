@@ -1,13 +1,13 @@
 //! What a host brings, as the shell knows it: clock, ids, model client and tools.
 
-use std::rc::Rc;
+use std::{future::pending, rc::Rc};
 
-use js_sys::{Date, Function};
+use js_sys::{Date, Function, Promise};
 use wasm_bindgen::{
     closure::Closure,
     prelude::{JsValue, wasm_bindgen},
 };
-use wasm_bindgen_futures::spawn_local;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 
 use super::{
     foreign::{self, Foreign},
@@ -34,6 +34,15 @@ extern "C" {
     #[wasm_bindgen(method)]
     fn abort(this: &AbortController);
 }
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = "setTimeout")]
+    fn set_timeout(then: &Function, milliseconds: u32) -> std::result::Result<(), JsValue>;
+}
+
+/// Milliseconds from one look to the next at what other pages have answered.
+const A_WHILE: u32 = 1_000;
 
 type TextResult<T> = std::result::Result<T, String>;
 
@@ -79,6 +88,17 @@ impl World for JsWorld {
             }
         }
         uuid_v4(bytes)
+    }
+
+    fn a_while(&self) -> LocalFuture<'static, ()> {
+        Box::pin(async {
+            let mut started = Ok(());
+            let mut start = |resolve: Function, _: Function| started = set_timeout(&resolve, A_WHILE);
+            let over = Promise::new(&mut start);
+            if started.is_err() || JsFuture::from(over).await.is_err() {
+                pending::<()>().await;
+            }
+        })
     }
 
     fn spawn(&self, future: LocalFuture<'static, ()>) {

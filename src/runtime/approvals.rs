@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::{Runtime, Session, SessionEvent, Signal, driver::cancelled_result};
+use super::{Runtime, Session, SessionEvent, Signal};
 use crate::{
     Result,
     message::MessageData,
     permissions::{Action, BypassScope},
-    session::{Approval, ApprovalStatus, approval_not_found, rejection},
+    session::{Approval, ApprovalStatus, Machine, ToolCall, approval_not_found, check_seconds, rejection},
     storage::{Commit, CommitStatus},
     untyped::insert_sorted,
 };
@@ -24,10 +24,26 @@ pub enum Answer {
 /// What a person does not want to be asked about from now on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FurtherBypass {
-    /// `all`, `category` or `mcp_server`: the last two are those of the tool.
-    pub scope: String,
+    /// `all`, `category` or `mcp_server`, the last two those of the tool; none for the narrower of these that the tool has.
+    pub scope: Option<String>,
     /// For how long; none for until the page or worker restarts.
     pub seconds: Option<f64>,
+}
+
+impl FurtherBypass {
+    /// The scope; none where the tool has no such: then the answer is for this call alone.
+    fn scope_for(&self, category: Option<String>, server: Option<String>) -> Option<BypassScope> {
+        let (category, server) = (
+            category.map(BypassScope::Category),
+            server.map(BypassScope::McpServer),
+        );
+        match self.scope.as_deref() {
+            Some("all") => Some(BypassScope::All),
+            Some("category") => category,
+            Some("mcp_server") => server,
+            _ => server.or(category),
+        }
+    }
 }
 
 /// How asking ended.
@@ -69,36 +85,108 @@ pub struct ApprovalResult {
 }
 
 impl<M: MessageData + 'static> Session<M> {
-    /// Reads the approvals anew.
+    /// Reads the approvals anew, and tells what others did to them.
     pub(super) async fn read_approvals(&self) -> Result<()> {
+        // Not while something is being saved: what is read is then older than what is known here.
+        let one_at_a_time = self.turn_to_save().await;
         let stored = self.storage().approvals().await?;
-        self.machine_mut().take_approvals(&stored);
+        drop(one_at_a_time);
+        let told = self.changes(|machine| machine.take_approvals(&stored));
+        self.tell(told);
         Ok(())
     }
 
-    /// Commits a change of approvals alone; false where somebody else was first, and what is stored has been read.
-    async fn commit_approvals(&self, commit: Commit<M>) -> Result<bool> {
-        match self.storage().commit(Rc::new(commit)).await? {
-            CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_) => Ok(true),
-            CommitStatus::Conflict(_) => {
-                self.read_approvals().await?;
-                Ok(false)
+    /// Changes approvals in memory; says what there is to tell of it.
+    pub(super) fn changes<T>(&self, change: impl FnOnce(&mut Machine<M>) -> T) -> Vec<SessionEvent<M>> {
+        let before = self.machine().approvals().to_vec();
+        change(&mut self.machine_mut());
+        let machine = self.machine();
+        let mut told = Vec::new();
+        for was in before.iter().filter(|was| was.status == ApprovalStatus::Pending) {
+            if let Some(result) = became(&machine, was) {
+                told.push(SessionEvent::ApprovalAnswered { result });
             }
+        }
+        for new in machine.approvals() {
+            if before.iter().all(|was| was.id != new.id) {
+                let request_id = new.id.clone();
+                told.push(SessionEvent::ApprovalAsked { request_id });
+            }
+        }
+        told
+    }
+
+    /// Whoever waits looks again, and listeners hear what happened.
+    pub(super) fn tell(&self, told: Vec<SessionEvent<M>>) {
+        self.wake_waiters();
+        for event in told {
+            self.emit(&event);
         }
     }
 
-    fn pending(&self, id: &str) -> Result<Approval<M>> {
-        let machine = self.machine();
-        let found = machine
-            .approval(id)
-            .filter(|it| it.status == ApprovalStatus::Pending);
-        found.cloned().ok_or_else(|| approval_not_found(id))
+    /// Commits a change of approvals alone, then shows it; false where somebody else was first, and what is stored has been
+    /// read. Where the turn has ended meanwhile nothing comes back.
+    async fn commit_approvals(&self, commit: Commit<M>, show: impl FnOnce(&mut Machine<M>)) -> Result<bool> {
+        let one_at_a_time = self.turn_to_save().await;
+        let status = self.storage().commit(Rc::new(commit)).await?;
+        drop(one_at_a_time);
+        let told = match status {
+            CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_) => self.changes(show),
+            CommitStatus::Conflict(_) => {
+                self.read_approvals().await?;
+                return Ok(false);
+            }
+        };
+        self.tell(told);
+        Ok(true)
+    }
+
+    async fn move_on(
+        &self,
+        approval: &Approval<M>,
+        to: ApprovalStatus,
+        note: Option<String>,
+        message: Option<String>,
+    ) -> Result<bool> {
+        let stamp = self.stamp();
+        let (commit, next) = self.machine().moved_on(approval, to, note, message, &stamp);
+        self.commit_approvals(commit, |machine| machine.approval_is(next))
+            .await
+    }
+
+    /// Looks again at the rules, at where the paths lead, and at the call. What stands is moved on, what is denied by now
+    /// is rejected, what has changed is asked about again. False where somebody else was first.
+    async fn advance(&self, approval: &Approval<M>, to: ApprovalStatus) -> Result<bool> {
+        let decision = self.explain(&approval.call).await?.decision;
+        if decision.outcome == Action::Deny {
+            let rejected = ApprovalStatus::Rejected;
+            return self
+                .move_on(approval, rejected, None, Some(decision.message))
+                .await;
+        }
+        let digest = self.machine().digest(&approval.call);
+        if digest == approval.digest && decision.paths == approval.paths {
+            return self.move_on(approval, to, None, None).await;
+        }
+        let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
+        let (commit, new) = self.machine().superseded(approval, &decision, new_id, &stamp);
+        let new_id = new.id.clone();
+        let asked_again = |machine: &mut Machine<M>| machine.asked_again(&approval.id, new);
+        let was_first = self.commit_approvals(commit, asked_again).await?;
+        if was_first && self.machine().approval(&new_id).is_none() {
+            // The turn ended meanwhile, and knew nothing of this one.
+            let stamp = self.stamp();
+            self.machine_mut().end_approval(&new_id, &stamp);
+            self.save_later().await;
+        }
+        Ok(was_first)
     }
 
     /// A person's answer. Approving looks again at the rules, at where the paths lead, and at the call.
     ///
     /// # Errors
-    /// `approval_not_found` where it was answered before; those of the storage, and then nothing is answered.
+    /// `approval_not_found` where it was answered before; `invalid_argument` for a bypass of no time; those of the storage,
+    /// and then nothing is answered.
     pub async fn answer(
         &self,
         id: &str,
@@ -106,147 +194,129 @@ impl<M: MessageData + 'static> Session<M> {
         bypass: Option<FurtherBypass>,
     ) -> Result<ApprovalResult> {
         self.machine().check_live()?;
+        check_seconds(bypass.as_ref().and_then(|bypass| bypass.seconds))?;
         // An approval that could not be saved yet is saved first.
         self.save().await?;
         self.read_approvals().await?;
-        let approval = self.pending(id)?;
-        let result = |outcome, note: Option<String>, message: Option<String>| ApprovalResult {
-            request_id: id.to_owned(),
-            outcome,
-            note,
-            message,
-        };
-        let (status, result) = match answer {
+        let not_found = || approval_not_found(id);
+        let found = self.machine().approval(id).cloned();
+        let pending = found.filter(|it| it.status == ApprovalStatus::Pending);
+        let approval = pending.ok_or_else(not_found)?;
+        let was_first = match answer {
             Answer::Reject(note) => {
                 let message = rejection(note.as_deref());
-                (
-                    ApprovalStatus::Rejected,
-                    result(ApprovalOutcome::Rejected, note, Some(message)),
-                )
+                let rejected = ApprovalStatus::Rejected;
+                self.move_on(&approval, rejected, note, Some(message)).await?
             }
-            Answer::Approve => {
-                let decision = self.explain(&approval.call).await?.decision;
-                let digest = self.machine().digest(&approval.call);
-                if decision.outcome == Action::Deny {
-                    (
-                        ApprovalStatus::Rejected,
-                        result(ApprovalOutcome::Rejected, None, Some(decision.message)),
-                    )
-                } else if digest != approval.digest || decision.paths != approval.paths {
-                    let stamp = self.stamp();
-                    let new_id = self.runtime.parts.world.new_id();
-                    let (commit, new) = self.machine().superseded(&approval, &decision, new_id, &stamp);
-                    if !self.commit_approvals(commit).await? {
-                        return Err(approval_not_found(id));
-                    }
-                    self.machine_mut().forget_approval(id);
-                    let message = format!("what was asked about has changed; answer `{}` instead", new.id);
-                    self.machine_mut().approval_is(new);
-                    let result = result(ApprovalOutcome::Superseded, None, Some(message));
-                    self.answered(&result);
-                    return Ok(result);
-                } else {
-                    (
-                        ApprovalStatus::Approved,
-                        result(ApprovalOutcome::Approved, None, None),
-                    )
-                }
-            }
+            Answer::Approve => self.advance(&approval, ApprovalStatus::Approved).await?,
         };
-        let stamp = self.stamp();
-        let (note, message) = (result.note.clone(), result.message.clone());
-        let (commit, next) = self.machine().moved_on(&approval, status, note, message, &stamp);
-        if !self.commit_approvals(commit).await? {
-            return Err(approval_not_found(id));
+        let result = became(&self.machine(), &approval).filter(|_| was_first);
+        let result = result.ok_or_else(not_found)?;
+        if let Some(bypass) = bypass.filter(|_| result.outcome == ApprovalOutcome::Approved)
+            && let Some(scope) = bypass.scope_for(approval.category, approval.mcp_server)
+        {
+            self.bypass(scope, bypass.seconds)?;
         }
-        self.machine_mut().approval_is(next);
-        if let Some(bypass) = bypass.filter(|_| result.outcome == ApprovalOutcome::Approved) {
-            let scope = match (bypass.scope.as_str(), approval.category, approval.mcp_server) {
-                ("category", Some(category), _) => Some(BypassScope::Category(category)),
-                ("mcp_server", _, Some(server)) => Some(BypassScope::McpServer(server)),
-                ("all", ..) => Some(BypassScope::All),
-                // A tool without a category or a server has no such scope: the answer is for this call alone.
-                _ => None,
-            };
-            if let Some(scope) = scope {
-                self.bypass(scope, bypass.seconds)?;
-            }
-        }
-        self.answered(&result);
         Ok(result)
     }
 
-    fn answered(&self, result: &ApprovalResult) {
-        self.wake_waiters();
-        self.emit(&SessionEvent::ApprovalAnswered {
-            result: result.clone(),
-        });
+    /// A call is allowed without an answer: a question about it that is still open has to end before it runs, in storage too,
+    /// or a restart would take it for one that did not run.
+    ///
+    /// # Errors
+    /// Those of the storage, and then the call must not run.
+    pub(super) async fn end_question(&self, call: &ToolCall<M>) -> Result<()> {
+        loop {
+            let open = self.machine().open_question(call).map(|it| it.id.clone());
+            let Some(id) = open else { break };
+            self.save().await?;
+            let stamp = self.stamp();
+            let commit = self.machine().question_ends(&id, &stamp);
+            let Some(commit) = commit else { break };
+            self.commit_approvals(commit, |machine| machine.forget_approval(&id))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Waits for the answer about a call of the running turn. `Approved` means that the call is claimed, in storage too:
-    /// it may run now, once.
+    /// it may run now, once. Before that the rules, the paths and the call are looked at again.
     ///
     /// # Errors
     /// `approval_not_found`; those of the storage, and then the call must not run.
     pub async fn approval(&self, turn: u64, id: &str, abort: &Signal) -> Result<ApprovalResult> {
-        let result = |outcome, note, message| ApprovalResult {
-            request_id: id.to_owned(),
-            outcome,
-            note,
-            message,
-        };
-        let Some(first) = self.machine().approval(id).cloned() else {
+        let Some(asked) = self.machine().approval(id).cloned() else {
             return Err(approval_not_found(id));
         };
         loop {
             if abort.has_fired() || !self.is_turn(turn) {
-                return Ok(cancelled_result(id));
+                return Ok(result(id, ApprovalOutcome::Cancelled));
             }
             // Fires with the next answer; taken before looking, so that none is missed.
             let changed = self.next_answer();
             let approval = self.machine().approval(id).cloned();
-            match approval {
-                None => {
-                    let again = self
-                        .machine()
-                        .approvals()
-                        .iter()
-                        .any(|other| other.call.id == first.call.id);
-                    return Ok(match again {
-                        true => result(ApprovalOutcome::Superseded, None, None),
-                        false => cancelled_result(id),
-                    });
+            match approval.as_ref().map(|it| it.status) {
+                Some(ApprovalStatus::Pending) => {
+                    let a_while = changed.unless_fired(self.runtime.parts.world.a_while());
+                    if let Some(Some(())) = abort.unless_fired(a_while).await {
+                        // Somebody elsewhere may have answered. Where that cannot be read we wait on.
+                        let _read = self.read_approvals().await;
+                    }
                 }
-                Some(approval) => match approval.status {
-                    ApprovalStatus::Pending => {
-                        let _answered = abort.unless_fired(changed.fired()).await;
-                    }
-                    ApprovalStatus::Rejected => {
-                        return Ok(result(
-                            ApprovalOutcome::Rejected,
-                            approval.note,
-                            Some(approval.message),
-                        ));
-                    }
-                    ApprovalStatus::Claimed => return Err(approval_not_found(id)),
-                    ApprovalStatus::Approved => {
-                        self.save().await?;
-                        let stamp = self.stamp();
-                        let (commit, next) =
-                            self.machine()
-                                .moved_on(&approval, ApprovalStatus::Claimed, None, None, &stamp);
-                        if self.commit_approvals(commit).await? {
-                            self.machine_mut().approval_is(next);
-                            if !self.is_turn(turn) {
-                                return Ok(cancelled_result(id));
-                            }
+                Some(ApprovalStatus::Claimed) => return Err(approval_not_found(id)),
+                Some(ApprovalStatus::Approved) => {
+                    let Some(approval) = approval else { continue };
+                    self.save().await?;
+                    if self.advance(&approval, ApprovalStatus::Claimed).await? {
+                        let claimed = self.machine().approval(id).map(|it| it.status);
+                        if claimed == Some(ApprovalStatus::Claimed) && self.is_turn(turn) {
                             self.machine_mut().allow(&approval.call.id, &approval.call.name);
-                            return Ok(result(ApprovalOutcome::Approved, approval.note, None));
+                            return Ok(result(id, ApprovalOutcome::Approved));
                         }
                     }
-                },
+                }
+                Some(ApprovalStatus::Rejected) | None => {
+                    let result = became(&self.machine(), &asked);
+                    return result.ok_or_else(|| approval_not_found(id));
+                }
             }
         }
+    }
+}
+
+fn result(id: &str, outcome: ApprovalOutcome) -> ApprovalResult {
+    ApprovalResult {
+        request_id: id.to_owned(),
+        outcome,
+        note: None,
+        message: None,
+    }
+}
+
+/// What became of an approval; none while it waits.
+fn became<M: MessageData>(machine: &Machine<M>, asked: &Approval<M>) -> Option<ApprovalResult> {
+    let result = |outcome| result(&asked.id, outcome);
+    let Some(now) = machine.approval(&asked.id) else {
+        let mut others = machine.approvals().iter();
+        return Some(match others.find(|other| other.call.id == asked.call.id) {
+            Some(again) => ApprovalResult {
+                message: Some(format!(
+                    "what was asked about has changed; answer `{}` instead",
+                    again.id
+                )),
+                ..result(ApprovalOutcome::Superseded)
+            },
+            None => result(ApprovalOutcome::Cancelled),
+        });
+    };
+    match now.status {
+        ApprovalStatus::Pending => None,
+        ApprovalStatus::Approved | ApprovalStatus::Claimed => Some(result(ApprovalOutcome::Approved)),
+        ApprovalStatus::Rejected => Some(ApprovalResult {
+            note: now.note.clone(),
+            message: Some(now.message.clone()),
+            ..result(ApprovalOutcome::Rejected)
+        }),
     }
 }
 
@@ -286,10 +356,11 @@ impl<M: MessageData + 'static> Runtime<M> {
         self.check_open()?;
         // One that could not be saved yet is known here alone.
         let open = self.open_sessions();
-        if let Some(session) = open
-            .iter()
-            .find(|session| session.machine().approval(id).is_some())
-        {
+        let knows = |session: &&Rc<Session<M>>| {
+            let machine = session.machine();
+            !machine.is_disposed() && machine.approval(id).is_some()
+        };
+        if let Some(session) = open.iter().find(knows) {
             return session.answer(id, answer, bypass).await;
         }
         let stored = self.parts.storage.approvals().await?;
@@ -297,6 +368,12 @@ impl<M: MessageData + 'static> Runtime<M> {
             return Err(approval_not_found(id));
         };
         let session = self.open_session(&found.session_id).await?;
-        session.answer(id, answer, bypass).await
+        let lasts = bypass.is_some();
+        let result = session.answer(id, answer, bypass).await?;
+        if lasts {
+            // What a person does not want to be asked about is kept nowhere but in the session.
+            self.bypassed.borrow_mut().push(session);
+        }
+        Ok(result)
     }
 }

@@ -3,8 +3,7 @@
 use std::{future::poll_fn, rc::Rc, task::Poll};
 
 use super::{
-    ApprovalOutcome, ApprovalResult, Model, PromptOptions, Session, Signal, ToolContext, TurnReport,
-    session::aborted,
+    ApprovalOutcome, Model, PromptOptions, Session, Signal, ToolContext, TurnReport, session::aborted,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -173,7 +172,7 @@ impl<M: MessageData + 'static> Session<M> {
                         ApprovalOutcome::Approved => decided.decision.request_id = Some(id),
                         ApprovalOutcome::Superseded => continue,
                         ApprovalOutcome::Rejected | ApprovalOutcome::Cancelled => {
-                            return Err(M::string(&answer.message.unwrap_or_default()));
+                            return Err(M::string(answer.message.as_deref().unwrap_or(UNANSWERED)));
                         }
                     }
                 }
@@ -238,15 +237,8 @@ impl<M: MessageData + 'static> Session<M> {
     }
 }
 
-/// A call whose turn is over.
-pub(super) fn cancelled_result(id: &str) -> ApprovalResult {
-    ApprovalResult {
-        request_id: id.to_owned(),
-        outcome: ApprovalOutcome::Cancelled,
-        note: None,
-        message: None,
-    }
-}
+/// What the model is told where a question ended elsewhere.
+const UNANSWERED: &str = "the question about this call has ended without an answer";
 
 /// A call under way.
 struct CallUnderWay<'a, M> {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Host, Session, SessionEvent};
+use super::{Host, Session};
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
@@ -56,7 +56,7 @@ impl<M: MessageData + 'static> Session<M> {
     ///
     /// # Errors
     /// `disposed`; `invalid_argument` where an open call with this id is one of another tool; `host_failed` where the
-    /// tool's `extractPaths` fails.
+    /// tool's `extractPaths` fails; those of the storage where a call that was asked about is allowed by now.
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         let turn = self.machine().current_turn();
         check_same_call(call, &self.machine().open_tool_calls())?;
@@ -64,24 +64,20 @@ impl<M: MessageData + 'static> Session<M> {
         let dispatched = self.machine().is_dispatched();
         if decided.decision.outcome == Action::Require && dispatched && self.machine().current_turn() == turn
         {
-            let stamp = self.stamp();
-            let new_id = self.runtime.parts.world.new_id();
-            let known = self.machine().approvals().len();
-            let id = self
-                .machine_mut()
-                .ask(call, &decided.decision, new_id.clone(), &stamp);
-            decided.decision.request_id = Some(id.clone());
-            if id == new_id || self.machine().approvals().len() != known {
+            let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
+            let mut id = String::new();
+            let told = self.changes(|machine| id = machine.ask(call, &decided.decision, new_id, &stamp));
+            decided.decision.request_id = Some(id);
+            if !told.is_empty() {
                 self.save_later().await;
-                self.wake_waiters();
-                self.emit(&SessionEvent::ApprovalAsked { request_id: id });
+                self.tell(told);
             }
         }
-        if decided.decision.outcome == Action::Allow
-            && turn.is_some()
-            && self.machine().current_turn() == turn
-        {
-            self.machine_mut().allow(&call.id, &call.name);
+        if decided.decision.outcome == Action::Allow && turn.is_some() {
+            self.end_question(call).await?;
+            if self.machine().current_turn() == turn {
+                self.machine_mut().allow(&call.id, &call.name);
+            }
         }
         Ok(decided)
     }

@@ -181,7 +181,7 @@ impl<M: MessageData + 'static> Drop for Ending<'_, M> {
 }
 
 /// A save under way.
-struct Saving<'a, M>(&'a Session<M>);
+pub(super) struct Saving<'a, M>(&'a Session<M>);
 
 impl<M> Drop for Saving<'_, M> {
     fn drop(&mut self) {
@@ -246,7 +246,7 @@ impl<M: MessageData + 'static> Session<M> {
     // ---- saving ------------------------------------------------------------------------------------------------
 
     /// Waits until no other save is under way. Those that wait come in the order in which they asked.
-    async fn turn_to_save(&self) -> Saving<'_, M> {
+    pub(super) async fn turn_to_save(&self) -> Saving<'_, M> {
         loop {
             let other = self.saving.borrow().clone();
             match other {
@@ -551,6 +551,7 @@ impl<M: MessageData + 'static> Session<M> {
     pub async fn abandon(&self) -> Result<TurnReport> {
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let stamp = self.stamp();
+        self.read_approvals().await?;
         let before = self.machine().message_count();
         let end = self.machine_mut().abandon(&stamp)?;
         drop(exclusive);

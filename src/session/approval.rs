@@ -243,12 +243,12 @@ impl<M: MessageData> Machine<M> {
     /// for one that has changed, the earlier one ends.
     pub fn ask(&mut self, call: &ToolCall<M>, decision: &Decision, id: String, stamp: &Stamp) -> String {
         let new = self.new_approval(call, decision, id, stamp);
-        let earlier = self.approvals().iter().find(|other| other.call.id == call.id);
-        let earlier = earlier.cloned();
+        let earlier = self.question(call).cloned();
         let mut commit = self.empty_commit(stamp);
         if let Some(earlier) = earlier {
-            let waits = matches!(earlier.status, ApprovalStatus::Pending | ApprovalStatus::Approved);
-            if waits && earlier.digest == new.digest && earlier.paths == new.paths {
+            let same = earlier.digest == new.digest && earlier.paths == new.paths;
+            // A call that was claimed may run already: nothing is asked about it any more.
+            if same || earlier.status == ApprovalStatus::Claimed {
                 return earlier.id;
             }
             commit.approvals.push(earlier.end(None));
@@ -259,6 +259,21 @@ impl<M: MessageData> Machine<M> {
         self.gate_state().approvals.push(new);
         self.queue_commit(commit, Vec::new());
         id
+    }
+
+    /// What was asked about a call. Where calls share an id, each has its own.
+    fn question(&self, call: &ToolCall<M>) -> Option<&Approval<M>> {
+        let open = self.open_tool_calls();
+        let shared = open.iter().filter(|other| other.id == call.id).count() > 1;
+        let digest = self.digest(call);
+        let mut approvals = self.approvals().iter();
+        approvals.find(|it| it.call.id == call.id && (!shared || it.digest == digest))
+    }
+
+    /// The same, as long as nobody has begun to run the call.
+    pub fn open_question(&self, call: &ToolCall<M>) -> Option<&Approval<M>> {
+        self.question(call)
+            .filter(|it| it.status != ApprovalStatus::Claimed)
     }
 
     fn new_approval(
@@ -327,13 +342,59 @@ impl<M: MessageData> Machine<M> {
         (commit, new)
     }
 
-    /// An approval is stored like this now.
+    /// An approval is stored like this now. One that has ended here meanwhile does not come back.
     pub fn approval_is(&mut self, approval: Approval<M>) {
-        let approvals = &mut self.gate_state().approvals;
-        match approvals.iter_mut().find(|other| other.id == approval.id) {
-            Some(held) => *held = approval,
-            None => approvals.push(approval),
+        let mut approvals = self.gate_state().approvals.iter_mut();
+        if let Some(held) = approvals.find(|other| other.id == approval.id) {
+            *held = approval;
         }
+    }
+
+    /// An approval was stored in the place of an earlier one, unless that has ended here meanwhile.
+    pub fn asked_again(&mut self, earlier: &str, new: Approval<M>) {
+        let mut approvals = self.gate_state().approvals.iter_mut();
+        if let Some(held) = approvals.find(|other| other.id == earlier) {
+            *held = new;
+        }
+    }
+
+    /// The commit in which an approval ends, as it is known here; none where it has ended.
+    pub fn question_ends(&self, id: &str, stamp: &Stamp) -> Option<Commit<M>> {
+        let approval = self.approval(id)?;
+        let mut commit = self.empty_commit(stamp);
+        commit.approvals.push(approval.end(Some(approval.version)));
+        Some(commit)
+    }
+
+    /// Queues the end of an approval that is stored and not known here.
+    pub fn end_approval(&mut self, id: &str, stamp: &Stamp) {
+        let commit = self.ends(&[id.to_owned()], stamp);
+        self.queue_commit(commit, Vec::new());
+    }
+
+    /// Approvals whose turn is over: somebody else made them as it ended. `stored` was read before the session was, so that
+    /// they are of no later turn. The commit in which they end.
+    pub fn left_over(&self, stored: &[StoredApproval<M>], operation_id: String) -> Option<Commit<M>> {
+        if stored.is_empty() || self.header().open_turn.is_some() {
+            return None;
+        }
+        let ids = stored.iter().map(|approval| approval.id.clone()).listed();
+        let stamp = Stamp {
+            now: self.updated_at(),
+            operation_id,
+        };
+        Some(self.ends(&ids, &stamp))
+    }
+
+    fn ends(&self, ids: &[String], stamp: &Stamp) -> Commit<M> {
+        let mut commit = self.empty_commit(stamp);
+        let end = |id: &String| ApprovalChange {
+            id: id.clone(),
+            expected: None,
+            body: None,
+        };
+        commit.approvals = ids.iter().map(end).listed();
+        commit
     }
 
     /// An approval is stored no longer.
@@ -367,7 +428,8 @@ impl<M: MessageData> Machine<M> {
         for change in &commit.approvals {
             let approvals = &mut self.gate_state().approvals;
             if let Some(held) = approvals.iter_mut().find(|other| other.id == change.id) {
-                held.version += 1;
+                // Somebody may have read it from there before we heard that it is saved.
+                held.version = held.version.max(1);
             }
         }
     }

@@ -208,10 +208,7 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` for seconds that are no number above 0.
     pub fn bypass(&mut self, scope: BypassScope, seconds: Option<f64>, now: Now) -> Result<()> {
-        if seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
-            let problem = "must be a number above 0, or absent for until this page or worker restarts";
-            return Err(field_error("seconds", problem));
-        }
+        check_seconds(seconds)?;
         let end = |from: f64| seconds.map(|seconds| from + seconds * 1_000.0);
         let held = HeldBypass {
             bypass: Bypass {
@@ -326,6 +323,18 @@ impl<M: MessageData> Machine<M> {
     pub(super) fn forget_allowed(&mut self) {
         self.gate_state().allowed.clear();
     }
+}
+
+/// How long a bypass lasts: above no time at all, or none for until the page or worker restarts.
+///
+/// # Errors
+/// `invalid_argument`.
+pub fn check_seconds(seconds: Option<f64>) -> Result<()> {
+    if seconds.is_none_or(|seconds| seconds > 0.0 && seconds.is_finite()) {
+        return Ok(());
+    }
+    let problem = "must be a number above 0, or absent for until this page or worker restarts";
+    Err(field_error("seconds", problem))
 }
 
 /// Refuses a call that names another tool than the open call with its id.

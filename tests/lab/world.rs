@@ -6,7 +6,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use runcontext::{runtime::World, storage::LocalFuture};
+use runcontext::{
+    runtime::{Signal, World},
+    storage::LocalFuture,
+};
 
 /// How many there were, so that no two make the same id.
 static WORLDS: AtomicU32 = AtomicU32::new(1);
@@ -19,6 +22,7 @@ pub struct TestWorld {
     ids: Cell<u32>,
     spawned: RefCell<Vec<LocalFuture<'static, ()>>>,
     on_now: RefCell<Option<Rc<dyn Fn()>>>,
+    later: RefCell<Signal>,
 }
 
 impl Default for TestWorld {
@@ -30,6 +34,7 @@ impl Default for TestWorld {
             ids: Cell::new(0),
             spawned: RefCell::default(),
             on_now: RefCell::default(),
+            later: RefCell::default(),
         }
     }
 }
@@ -43,6 +48,11 @@ impl TestWorld {
     /// Sets the clock that nobody can set, or takes it away.
     pub fn monotonic_at(&self, now: Option<f64>) {
         self.monotonic.set(now);
+    }
+
+    /// Lets a while go by for those who wait for that.
+    pub fn a_while_later(&self) {
+        self.later.take().fire();
     }
 
     /// What the clock calls whenever it is read.
@@ -77,6 +87,11 @@ impl World for TestWorld {
     fn new_id(&self) -> String {
         self.ids.set(self.ids.get() + 1);
         format!("operation-{}-{}", self.number, self.ids.get())
+    }
+
+    fn a_while(&self) -> LocalFuture<'static, ()> {
+        let later = self.later.borrow().clone();
+        Box::pin(async move { later.fired().await })
     }
 
     fn spawn(&self, future: LocalFuture<'static, ()>) {

@@ -6,14 +6,14 @@ use runcontext::{
     Error, ErrorCode,
     storage::{
         Commit, CommitStatus, Counters, ListFilter, REMEMBERED_OPERATIONS, SessionStorage, SharedWrite,
-        Storage, keys, memory::Dump,
+        Storage, StoredApproval, keys, memory::Dump,
     },
 };
 use serde_json::{Value, json};
 
 use crate::make::{
-    self, Body, append, asks, body, both, checkpoint, create, dispatch, empty, floats, outline, put, record,
-    remove, seen, set, snapshot,
+    self, Body, append, asks, body, both, checkpoint, create, dispatch, empty, ends, floats, outline, put,
+    record, remove, seen, set, snapshot,
 };
 
 /// A kind of storage to try, with records of its own.
@@ -50,6 +50,11 @@ macro_rules! conformance {
             deleting_removes_one_session_and_nothing_else
             a_deleted_session_can_be_made_again
             awkward_settings_come_back_as_they_were
+            an_approval_is_kept_with_a_version_that_each_change_raises
+            a_commit_that_builds_on_another_version_of_an_approval_changes_nothing
+            an_approval_ends_once_and_may_end_again
+            of_two_answers_to_one_approval_exactly_one_is_applied
+            approvals_are_listed_by_session_and_over_all_sessions
             shared_values_are_written_together_and_listed_in_key_order
             writes_to_groups_and_rules_raise_the_policy_version_and_no_others_do
             a_write_that_expects_another_policy_version_changes_nothing
@@ -592,6 +597,158 @@ pub async fn a_deleted_session_can_be_made_again<P: Place>() {
         commit(&s, dispatch("s", "op-0")).await,
         CommitStatus::Applied(at(1, 1))
     );
+}
+
+/// Session, request, version, and what was asked.
+fn told(approvals: &[StoredApproval<Body>]) -> Vec<(String, String, u64, Value)> {
+    let told = |it: &StoredApproval<Body>| (it.session_id.clone(), it.id.clone(), it.version, seen(&it.body));
+    approvals.iter().map(told).collect()
+}
+
+/// What [`told`] says of an approval that a commit of this name put.
+fn asked(session: &str, request: &str, version: u64, operation: &str) -> (String, String, u64, Value) {
+    let body = asks(session, operation, request, None).approvals.remove(0).body;
+    (
+        session.to_owned(),
+        request.to_owned(),
+        version,
+        seen(&body.unwrap()),
+    )
+}
+
+pub async fn an_approval_is_kept_with_a_version_that_each_change_raises<P: Place>() {
+    let place = P::empty().await;
+    let s = session(&place, "s").await;
+    assert_eq!(told(&s.approvals().await.unwrap()), []);
+    commit(&s, dispatch("s", "op-0")).await;
+    assert_eq!(told(&s.approvals().await.unwrap()), []);
+    let applied = CommitStatus::Applied(at(1, 1));
+    assert_eq!(commit(&s, asks("s", "op-1", "r", Some(0))).await, applied);
+    assert_eq!(commit(&s, asks("s", "op-2", "r", Some(1))).await, applied);
+    // Where any version will do it rises all the same, and a commit sent twice raises it once.
+    assert_eq!(commit(&s, asks("s", "op-3", "r", None)).await, applied);
+    let again = commit(&s, asks("s", "op-3", "r", None)).await;
+    assert_eq!(again, CommitStatus::AlreadyApplied(at(1, 1)));
+    let other = session(&place, "s").await;
+    assert_eq!(
+        told(&other.approvals().await.unwrap()),
+        [asked("s", "r", 3, "op-3")]
+    );
+    assert_eq!(s.load().await.unwrap().unwrap().record.message_count, 3);
+}
+
+pub async fn a_commit_that_builds_on_another_version_of_an_approval_changes_nothing<P: Place>() {
+    let place = P::empty().await;
+    let s = session(&place, "s").await;
+    commit(&s, dispatch("s", "op-0")).await;
+    commit(&s, asks("s", "op-1", "r", Some(0))).await;
+    commit(&s, asks("s", "op-2", "r", Some(1))).await;
+    let before = place.dump().await;
+    let conflict = CommitStatus::Conflict(at(1, 1));
+    for (request, expected) in [("r", 0), ("r", 1), ("r", 3), ("other", 1)] {
+        // With a second approval, messages and a setting: none of them is kept.
+        let mut change = append("s", "op-3", 1, 3, 5);
+        change.settings = set("s", "op-3", "title", json!("t")).settings;
+        change.approvals = asks("s", "op-3", "new", Some(0)).approvals;
+        change
+            .approvals
+            .append(&mut asks("s", "op-3", request, Some(expected)).approvals);
+        assert_eq!(commit(&s, change).await, conflict, "{request} {expected}");
+        assert_eq!(
+            commit(&s, ends("s", "op-3", request, Some(expected))).await,
+            conflict
+        );
+        assert_eq!(place.dump().await, before);
+    }
+    // The operation was not applied, so its name is free.
+    assert_eq!(
+        commit(&s, asks("s", "op-3", "r", Some(2))).await,
+        CommitStatus::Applied(at(1, 1))
+    );
+}
+
+pub async fn an_approval_ends_once_and_may_end_again<P: Place>() {
+    let place = P::empty().await;
+    let s = session(&place, "s").await;
+    commit(&s, dispatch("s", "op-0")).await;
+    commit(&s, asks("s", "op-1", "q", Some(0))).await;
+    commit(&s, asks("s", "op-2", "r", Some(0))).await;
+    let applied = CommitStatus::Applied(at(1, 1));
+    assert_eq!(commit(&s, ends("s", "op-3", "r", Some(1))).await, applied);
+    assert_eq!(told(&s.approvals().await.unwrap()), [asked("s", "q", 1, "op-1")]);
+    assert_eq!(
+        commit(&s, ends("s", "op-4", "r", Some(1))).await,
+        CommitStatus::Conflict(at(1, 1))
+    );
+    assert_eq!(commit(&s, ends("s", "op-5", "r", None)).await, applied);
+    assert_eq!(told(&s.approvals().await.unwrap()), [asked("s", "q", 1, "op-1")]);
+    assert_eq!(place.dump().await["approvals"].len(), 1);
+    // One that ended is no longer there, so that it may begin anew.
+    assert_eq!(commit(&s, asks("s", "op-6", "r", Some(0))).await, applied);
+    // One commit may end an approval and begin another.
+    let mut superseded = ends("s", "op-7", "r", Some(1));
+    superseded
+        .approvals
+        .append(&mut asks("s", "op-7", "t", Some(0)).approvals);
+    assert_eq!(commit(&s, superseded).await, applied);
+    let left = [asked("s", "q", 1, "op-1"), asked("s", "t", 1, "op-7")];
+    assert_eq!(told(&s.approvals().await.unwrap()), left);
+}
+
+pub async fn of_two_answers_to_one_approval_exactly_one_is_applied<P: Place>() {
+    let place = P::empty().await;
+    let (one, two) = (session(&place, "s").await, session(&place, "s").await);
+    commit(&one, dispatch("s", "op-0")).await;
+    commit(&one, asks("s", "op-1", "r", Some(0))).await;
+    for round in 1..=10 {
+        let (a, b) = (format!("a-{round}"), format!("b-{round}"));
+        let answers = both(
+            one.commit(Rc::new(asks("s", &a, "r", Some(round)))),
+            two.commit(Rc::new(asks("s", &b, "r", Some(round)))),
+        )
+        .await;
+        let statuses = [answers.0.unwrap(), answers.1.unwrap()];
+        let applied = statuses
+            .iter()
+            .filter(|it| **it == CommitStatus::Applied(at(1, 1)));
+        let conflicts = statuses
+            .iter()
+            .filter(|it| **it == CommitStatus::Conflict(at(1, 1)));
+        assert_eq!((applied.count(), conflicts.count()), (1, 1), "{statuses:?}");
+        let winner = if statuses[0] == CommitStatus::Applied(at(1, 1)) {
+            &a
+        } else {
+            &b
+        };
+        let stored = told(&two.approvals().await.unwrap());
+        assert_eq!(stored, [asked("s", "r", round + 1, winner)]);
+    }
+}
+
+pub async fn approvals_are_listed_by_session_and_over_all_sessions<P: Place>() {
+    let place = P::empty().await;
+    let storage = place.open().await;
+    assert_eq!(told(&storage.approvals().await.unwrap()), []);
+    for id in ["t", "s", "s0", "S"] {
+        commit(&storage.session(id), dispatch(id, "op-0")).await;
+    }
+    for (id, request) in [("t", "a"), ("s", "b"), ("s", "a"), ("s0", "a")] {
+        let change = asks(id, &format!("op-{request}"), request, Some(0));
+        commit(&storage.session(id), change).await;
+    }
+    let of = |id: &str, request: &str| asked(id, request, 1, &format!("op-{request}"));
+    let all = [of("s", "a"), of("s", "b"), of("s0", "a"), of("t", "a")];
+    assert_eq!(told(&place.open().await.approvals().await.unwrap()), all);
+    for (id, expected) in [("s", &all[..2]), ("s0", &all[2..3]), ("t", &all[3..]), ("S", &[])] {
+        assert_eq!(
+            told(&storage.session(id).approvals().await.unwrap()),
+            expected,
+            "{id}"
+        );
+    }
+    storage.session("s").delete().await.unwrap();
+    assert_eq!(told(&storage.approvals().await.unwrap()), all[2..]);
+    assert_eq!(told(&storage.session("s").approvals().await.unwrap()), []);
 }
 
 pub async fn awkward_settings_come_back_as_they_were<P: Place>() {

@@ -20,7 +20,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use crate::{
     conformance::{Place, conformance},
-    make::{Body, append, checkpoint, create, dispatch, floats, put, seen, set, snapshot},
+    make::{Body, append, asks, checkpoint, create, dispatch, floats, put, seen, set, snapshot},
 };
 
 #[wasm_bindgen(module = "/tests/storage/raw.js")]
@@ -47,6 +47,8 @@ extern "C" {
     fn lose_answer();
     fn fail(name: &str);
     fn watch() -> Array;
+    #[wasm_bindgen(catch, js_name = makeVersionOne)]
+    async fn make_version_one(name: &str) -> Result<JsValue, JsValue>;
 }
 
 /// A database of a test's own.
@@ -118,6 +120,9 @@ async fn memory_keeps_the_same_records() {
         set("s", "op-2", "title", json!("t")),
         append("s", "op-0", 0, 0, 1),
         append("s", "op-3", 1, 3, 4),
+        asks("s", "op-4", "r", Some(0)),
+        asks("s", "op-5", "r", Some(1)),
+        asks("s", "op-6", "q", Some(0)),
         dispatch("t", "op-0"),
     ];
     for change in commits {
@@ -297,11 +302,57 @@ async fn a_newer_schema_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+async fn a_database_of_version_1_is_upgraded_with_everything_kept() {
+    let place = Named::new();
+    make_version_one(&place.0).await.unwrap();
+    let before = place.dump().await;
+    assert_eq!(before.len(), 13);
+    let storage = place.connect().await.unwrap();
+    let mut after = place.dump().await;
+    assert_eq!(after.remove("approvals"), Some(Vec::new()));
+    assert_eq!(after, before);
+
+    let s = storage.session("s");
+    let stored = s.load().await.unwrap().unwrap();
+    assert_eq!(
+        (stored.record.counters, stored.record.message_count),
+        (at(2, 1), 2)
+    );
+    assert_eq!(stored.record.settings["title"], "old");
+    assert_eq!(
+        (
+            stored.outlines.len(),
+            stored.snapshots.len(),
+            stored.checkpoints.len()
+        ),
+        (2, 1, 1)
+    );
+    let bodies = s.read_messages(0, 2).await.unwrap();
+    assert_eq!(
+        seen(&bodies[0]),
+        r#"{"role":"user","content":"hello","timestamp":1}"#
+    );
+    assert_eq!(storage.shared().policy_version().await, Ok(7));
+    // What was applied before is known, and a person may be asked.
+    assert_eq!(
+        commit(&s, append("s", "op-2", 2, 2, 3)).await,
+        CommitStatus::AlreadyApplied(at(2, 1))
+    );
+    assert_eq!(
+        commit(&s, asks("s", "op-3", "r", Some(0))).await,
+        CommitStatus::Applied(at(2, 1))
+    );
+    assert_eq!(s.approvals().await.unwrap().len(), 1);
+    drop((storage, s));
+    assert_eq!(open_at(&place.0, 2).await.unwrap(), "2");
+}
+
+#[test]
 async fn another_tab_upgrades_and_both_settle() {
     let place = Named::new();
     let s = place.session("s").await;
     commit(&s, dispatch("s", "op-0")).await;
-    assert_eq!(open_at(&place.0, 2).await.unwrap(), "2");
+    assert_eq!(open_at(&place.0, 3).await.unwrap(), "3");
     let error = s.commit(Rc::new(append("s", "op-1", 1, 3, 4))).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::StorageSchemaNewer);
     assert_eq!(place.dump().await["messages"].len(), 3);
@@ -313,9 +364,9 @@ async fn an_upgrade_lets_a_running_commit_finish() {
     let s = place.session("s").await;
     commit(&s, create("s", "op-0")).await;
     let running = s.commit(Rc::new(append("s", "op-1", 0, 0, 500)));
-    let (status, version) = crate::make::both(running, open_at(&place.0, 2)).await;
+    let (status, version) = crate::make::both(running, open_at(&place.0, 3)).await;
     assert_eq!(status, Ok(CommitStatus::Applied(at(1, 0))));
-    assert!(version.unwrap().as_string().unwrap().ends_with('2'));
+    assert!(version.unwrap().as_string().unwrap().ends_with('3'));
     assert_eq!(place.dump().await["messages"].len(), 500);
 }
 

@@ -168,6 +168,18 @@ pub fn asks(session: &str, operation: &str, request: &str, expected: Option<u64>
     }
 }
 
+/// Ends what was asked; `expected` is the version that it builds on.
+pub fn ends(session: &str, operation: &str, request: &str, expected: Option<u64>) -> Commit<Body> {
+    Commit {
+        approvals: vec![ApprovalChange {
+            id: request.to_owned(),
+            expected,
+            body: None,
+        }],
+        ..empty(session, operation)
+    }
+}
+
 /// Appends the messages `from..to` to a conversation at counter `expected`.
 pub fn append(session: &str, operation: &str, expected: u64, from: u32, to: u32) -> Commit<Body> {
     Commit {

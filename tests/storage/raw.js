@@ -6,7 +6,7 @@ const settled = (request) =>
     request.onerror = () => reject(request.error);
   });
 
-/** Every record of every store as JSON; bodies as JSON text, packs of outlines as what their text says. */
+/** Every record of every store as JSON; bodies and what was asked as JSON text, packs of outlines as what their text says. */
 export async function dump(name) {
   const database = await settled(indexedDB.open(name));
   try {
@@ -18,6 +18,7 @@ export async function dump(name) {
       const [keys, records] = await Promise.all([settled(source.getAllKeys()), settled(source.getAll())]);
       dump[store] = records.map((record, n) => {
         if (store === "messages") record.body = JSON.stringify(record.body);
+        if (store === "approvals") record.approval = JSON.stringify(record.approval);
         if (store === "message_outlines") record.outlines = JSON.parse(record.outlines);
         return [JSON.stringify(keys[n]), record];
       });
@@ -149,4 +150,44 @@ export function watch() {
     return before.call(this, stores, mode, options);
   });
   return seen;
+}
+
+/** A database as version 1 made it: before there were approvals. */
+export async function makeVersionOne(name) {
+  const request = indexedDB.open(name, 1);
+  request.onupgradeneeded = () => {
+    const database = request.result;
+    const sessions = database.createObjectStore("chat_sessions", { keyPath: "id" });
+    sessions.createIndex("by_updated", ["updatedAt", "id"]);
+    sessions.createIndex("by_cwd", ["cwd", "updatedAt", "id"]);
+    const lists = ["runtime_contexts", "system_prompt_checkpoints", "compactions"];
+    const ofSessions = [["messages", "index"], ["message_outlines", "pack"], ...lists.map((list) => [list, "position"])];
+    for (const [store, position] of ofSessions) database.createObjectStore(store, { keyPath: ["sessionId", position] });
+    const commits = database.createObjectStore("commits", { keyPath: ["sessionId", "slot"] });
+    commits.createIndex("by_operation", ["sessionId", "operationId"], { unique: true });
+    const shared = ["skills", "scheduled_jobs", "projects", "project_tickets", "tool_permission_groups", "approval_rules"];
+    for (const store of shared) database.createObjectStore(store);
+
+    const put = (store, record, key) => request.transaction.objectStore(store).put(record, key);
+    put("chat_sessions", {
+      id: "s", cwd: "/work", createdAt: 1000, updatedAt: 2000, messageCount: 2,
+      counters: { conversation: 2, settings: 1 }, settings: { dialect: "loop", title: "old" }, commitCount: 3,
+    });
+    put("messages", { sessionId: "s", index: 0, body: { role: "user", content: "hello", timestamp: 1 } });
+    put("messages", { sessionId: "s", index: 1, body: { role: "assistant", content: [], bytes: new Uint8Array([1]) } });
+    put("message_outlines", {
+      sessionId: "s", pack: 0,
+      outlines: JSON.stringify([
+        { role: "user", userTurn: true, textLen: 5, tokens: 2 },
+        { role: "assistant", textLen: 0, tokens: 0 },
+      ]),
+    });
+    put("runtime_contexts", { sessionId: "s", position: 0, userTurn: 0, content: "x", timestamp: 1, placement: "user" });
+    put("system_prompt_checkpoints", { sessionId: "s", position: 0, messageCount: 1, timestamp: 1, sections: { cwd: "/work" } });
+    for (const slot of [0, 1, 2]) put("commits", { sessionId: "s", slot, operationId: `op-${slot}` });
+    put("skills", { scope: "project", location: "l", content: "c" }, "project:l");
+    put("approval_rules", { id: 1 }, "1");
+    put("tool_permission_groups", { version: 7 }, 0);
+  };
+  (await settled(request)).close();
 }

@@ -6,6 +6,7 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 pub mod lab;
 
 mod abort;
+mod approvals;
 mod callbacks;
 mod expect;
 mod gate;

@@ -1,0 +1,226 @@
+//! What a person agrees to is what runs: what changes while the answer is waited for is asked about again.
+
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use runcontext::{ErrorCode, permissions::Action, runtime::ApprovalOutcome};
+use serde_json::json;
+
+use super::{Page, called, conversation, known, message, told, tool, tools, turn_with, waiting, writes_file};
+use crate::lab::{refused, says};
+
+#[test]
+fn other_arguments_are_asked_about_again_and_an_advisory_one_is_not() {
+    let page = Page::empty();
+    let session = page.create();
+    let call = writes_file("c1", "a.txt");
+    let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+    let first = page.asks(&turn, &call);
+    let asking = waiting(&page, &turn, &first);
+
+    let explained = called(
+        "c1",
+        "write_file",
+        json!({ "path": "a.txt", "why": "it is wanted" }),
+    );
+    assert_eq!(page.asks(&turn, &explained), first);
+
+    let other = called("c1", "write_file", json!({ "path": "a.txt", "mode": "append" }));
+    let second = page.asks(&turn, &other);
+    assert_ne!(second, first);
+    assert_eq!(asking.done().unwrap().outcome, ApprovalOutcome::Superseded);
+    assert_eq!(
+        (page.only(), page.stored()),
+        (second.clone(), known(&[("c1", "pending")]))
+    );
+    assert_eq!(refused(page.approve(&first)).code(), ErrorCode::ApprovalNotFound);
+
+    // What was approved for one is not approved for the other.
+    page.approve(&second).unwrap();
+    let third = page.asks(&turn, &call);
+    assert!(third != first && third != second);
+    assert_eq!(
+        refused(waiting(&page, &turn, &second).done()).code(),
+        ErrorCode::ApprovalNotFound
+    );
+    assert_eq!(page.stored(), known(&[("c1", "pending")]));
+}
+
+#[test]
+fn other_arguments_for_a_call_that_runs_are_no_new_question() {
+    let page = Page::empty();
+    let session = page.create();
+    let call = writes_file("c1", "a.txt");
+    let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+    let id = page.asks(&turn, &call);
+    page.approve(&id).unwrap();
+    assert_eq!(
+        waiting(&page, &turn, &id).done().unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
+    assert_eq!(page.asks(&turn, &writes_file("c1", "b.txt")), id);
+    assert_eq!(page.stored(), known(&[("c1", "claimed")]));
+}
+
+#[test]
+fn a_tool_that_is_defined_otherwise_after_a_restart_is_asked_about_again() {
+    let other_tool = || {
+        let mut tools = tools();
+        tools[1] = tool(
+            "run",
+            json!({ "access": "execute", "category": "shell", "advisory": ["/why"] }),
+        );
+        tools
+    };
+    let first = Page::empty();
+    let session = first.create();
+    first
+        .lab
+        .model
+        .answers(message(&[called("c1", "run", json!({}))]));
+    let _dies = first.prompting(&session);
+    let id = first.only();
+    // One page asks again by resuming, the other by approving.
+    for approves in [false, true] {
+        let memory = crate::approvals::restart::copied(&first);
+        let page = Page::with(memory, other_tool());
+        let session = page.lab.open();
+        page.lab.model.answers(says("done"));
+        if approves {
+            let told = page.approve(&id).unwrap();
+            assert_eq!(told.outcome, ApprovalOutcome::Superseded);
+        }
+        let resuming = page.resuming(&session);
+        let second = page.only();
+        assert_ne!(second, id);
+        assert_eq!(page.lab.tools.calls(), 0);
+        page.approve(&second).unwrap();
+        assert!(resuming.done().unwrap().saved);
+        assert_eq!(page.ran(), ["c1"]);
+        assert_eq!(page.stored(), []);
+    }
+}
+
+#[test]
+fn a_deny_rule_that_is_added_while_a_person_is_asked_wins() {
+    let page = Page::empty();
+    let session = page.create();
+    page.lab
+        .model
+        .answers(message(&[writes_file("c1", "private/a.txt")]))
+        .answers(says("pity"));
+    let prompting = page.prompting(&session);
+    page.add_rule(
+        json!({ "tool_pattern": "*", "path_pattern": "private/*", "action": "deny", "priority": 1 }),
+    );
+    let answered = page.approve(&page.only()).unwrap();
+    let refusal = "`write_file` on `private/a.txt` is denied: a rule says so";
+    assert_eq!(
+        (answered.outcome, answered.message.as_deref()),
+        (ApprovalOutcome::Rejected, Some(refusal))
+    );
+    prompting.done().unwrap();
+    assert_eq!(page.lab.tools.calls(), 0);
+    assert_eq!(conversation(&page)[2], told("c1", "write_file", refusal, true));
+    assert_eq!(page.stored(), []);
+}
+
+#[test]
+fn a_link_that_leads_elsewhere_by_the_time_of_the_answer_is_asked_about_again() {
+    let page = Page::empty();
+    let session = page.create();
+    page.host.link("/ws/link", "/ws/docs");
+    page.lab
+        .model
+        .answers(message(&[writes_file("c1", "link/a.txt")]))
+        .answers(says("done"));
+    let mut prompting = page.prompting(&session);
+    let first = page.only();
+    page.host.link("/ws/link", "/etc");
+    let answered = page.approve(&first).unwrap();
+    assert_eq!(answered.outcome, ApprovalOutcome::Superseded);
+    assert!(!prompting.go_on());
+    assert_eq!(page.lab.tools.calls(), 0);
+    let second = page.only();
+    assert_ne!(second, first);
+    let asked = page.lab.run(page.lab.runtime.pending_approvals()).unwrap();
+    assert_eq!(asked[0].1.paths[0].canonical.as_deref(), Some("/etc/a.txt"));
+    assert_eq!(refused(page.approve(&first)).code(), ErrorCode::ApprovalNotFound);
+    page.approve(&second).unwrap();
+    prompting.done().unwrap();
+    assert_eq!(page.ran(), ["c1"]);
+    assert_eq!(page.stored(), []);
+}
+
+#[test]
+fn a_link_that_is_moved_to_a_denied_place_while_a_person_is_asked_is_denied() {
+    let page = Page::empty();
+    let session = page.create();
+    page.host.link("/ws/link", "/ws/docs");
+    page.lab
+        .model
+        .answers(message(&[writes_file("c1", "link/a.txt")]))
+        .answers(says("pity"));
+    let prompting = page.prompting(&session);
+    page.host.link("/ws/link", "/ws/secrets");
+    assert_eq!(
+        page.approve(&page.only()).unwrap().outcome,
+        ApprovalOutcome::Rejected
+    );
+    prompting.done().unwrap();
+    assert_eq!(page.lab.tools.calls(), 0);
+    assert_eq!(page.stored(), []);
+}
+
+#[test]
+fn a_call_that_is_allowed_by_now_runs_when_it_is_gated_again_and_its_approval_has_ended_before() {
+    let page = Page::empty();
+    let session = page.create();
+    page.host.link("/ws/link", "/ws/docs");
+    page.lab
+        .model
+        .answers(message(&[writes_file("c1", "link/a.txt")]))
+        .answers(says("done"));
+    let prompting = page.prompting(&session);
+
+    page.host.link("/ws/link", "/ws/docs/other");
+    page.add_rule(json!({ "tool_pattern": "write_file", "action": "allow", "priority": 1 }));
+    session
+        .bypass(runcontext::permissions::BypassScope::All, None)
+        .unwrap();
+    assert_eq!(
+        page.approve(&page.only()).unwrap().outcome,
+        ApprovalOutcome::Superseded
+    );
+    prompting.done().unwrap();
+    // `ran` looks at what storage knew when the tool began.
+    assert_eq!(page.ran(), ["c1"]);
+    assert_eq!(page.stored(), []);
+}
+
+#[test]
+fn a_call_that_is_allowed_by_now_and_whose_approval_cannot_be_ended_does_not_run() {
+    let page = Page::empty();
+    let session = page.create();
+    let call = called("c1", "run", json!({}));
+    let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+    page.asks(&turn, &call);
+    session
+        .bypass(runcontext::permissions::BypassScope::All, None)
+        .unwrap();
+    page.lab.storage.always(Some(crate::lab::Fault::Refuse));
+    let error = refused(page.lab.run(turn.gate(&call)).map(|decided| decided.decision));
+    assert_eq!(error.code(), ErrorCode::StorageFailed);
+    let result = told("c1", "run", "done", false);
+    let append = || {
+        page.lab
+            .run(turn.append(vec![crate::lab::incoming(result.clone())]))
+    };
+    assert_eq!(refused(append()).code(), ErrorCode::ToolNotGated);
+    page.lab.storage.always(None);
+    let decided = page.gated(&turn, &call);
+    assert_eq!(decided.decision.outcome, Action::Allow);
+    assert_eq!(page.stored(), []);
+    append().unwrap();
+    assert_eq!(session.machine().approvals(), []);
+}
