@@ -47,7 +47,7 @@ export class Approvals {
     #card(approval) {
         const { toolName, message, reason, paths, arguments: given } = approval;
         const what = [toolName, paths[0]?.requested].filter(Boolean).join(' ');
-        const note = el('input', { name: 'note', maxlength: '500', placeholder: 'Why not? The model is told', 'aria-label': `Note for rejecting ${what}` });
+        const note = el('input', { name: 'note', maxlength: '500', placeholder: 'Why not?', 'aria-label': `Note for rejecting ${what}` });
         const again = el('select', { 'aria-label': `After approving ${what}` }, ...AGAIN.map(([value, text]) => el('option', { value }, text)));
         const answer = (event, decision) => {
             event.preventDefault();

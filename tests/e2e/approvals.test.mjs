@@ -201,6 +201,34 @@ test('two calls wait side by side, a note stays while the other one is answered,
     await answered(chat, 'write_file answered: wrote 2 characters; write_file failed: User rejected this tool call. Reason: one is enough.');
 });
 
+/** Lets the link `outbox` lead elsewhere, as a program beside the script might. */
+const lead = (chat, target) => chat.page.evaluate(async (target) => (await import('/files.js')).files.link('outbox', target), target);
+
+test('a link that leads elsewhere by the time of the answer is asked about again', async () => {
+    const chat = await chats.fresh();
+    const card = await chat.ask('/write outbox/a.md abc');
+    await lead(chat, '/elsewhere');
+    await card.getByRole('button', { name: /^Approve/ }).click();
+    await chat.reports.getByText('superseded').waitFor();
+    const cells = chat.waiting.getByRole('row').nth(1).getByRole('cell');
+    await chat.waiting.getByText('/elsewhere/a.md').waitFor();
+    assert.deepEqual(await cells.allTextContents(), ['write', 'outbox/a.md', '/elsewhere/a.md']);
+    assert.equal(await chat.articles.filter({ hasText: 'wrote' }).count(), 0, 'nothing ran yet');
+    await chat.waiting.getByRole('button', { name: /^Approve/ }).click();
+    await chat.idle();
+    await answered(chat, 'write_file answered: wrote 3 characters.');
+});
+
+test('a link that leads to what is closed by the time of the answer is refused, whatever the answer', async () => {
+    const chat = await chats.fresh();
+    const card = await chat.ask('/write outbox/a.md abc');
+    await lead(chat, '/demo/secrets');
+    await card.getByRole('button', { name: /^Approve/ }).click();
+    await chat.idle();
+    assert.match(await chat.lastAnswer(), /write_file failed: `write_file` on `outbox\/a.md` is denied: a locked rule says so/);
+    await chat.reports.getByText('is denied: a locked rule says so').waitFor();
+});
+
 test('Stop takes the question away, and the call does not run', async () => {
     const chat = await chats.shared();
     await chat.ask('/write stopped.md a');
