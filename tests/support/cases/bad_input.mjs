@@ -155,6 +155,17 @@ for (const [name, accepted] of Object.entries(RUN_CONTEXT)) {
     PARAMETERS[`createSession runContext.${name}`] = [(at, value) => at.runtime.createSession({ runContext: { [name]: value } }), accepted];
     PARAMETERS[`decide runContext.${name}`] = [(at, value) => rc.decide({ ...QUESTION, runContext: { [name]: value } }), accepted, 'threw'];
 }
+/** A rule but for one member. */
+const RULE = {
+    id: [...NONE, '0', '2 ** 32'], agent_id: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], tool_pattern: ['text'], path_pattern: [...NONE, 'text'],
+    action: [], note: [...NONE, ...TEXTS], priority: [...NONE, '0'], group_id: [...NONE, 'text'], locked: [...NONE, ...FLAGS],
+};
+for (const [name, accepted] of Object.entries(RULE)) {
+    PARAMETERS[`compilePolicy rules[0].${name}`] = [
+        (at, value) => rc.compilePolicy([{ tool_pattern: 'x', action: 'deny', [name]: value }]), accepted, 'threw',
+    ];
+}
+
 const SESSION_OPTIONS = {
     id: [...NONE, 'text'], cwd: [...NONE, ...TEXTS], dialect: NONE, permissionPreset: NONE, agentId: [...NONE, ...TEXTS],
     source: [...NONE, ...TEXTS], headless: [...NONE, ...FLAGS], systemPrompt: [...NONE, ...TEXTS],
