@@ -431,12 +431,13 @@ for (const [what, stop] of [
 
 test('stopped while tools run: what has finished is kept, every open call is answered as interrupted', async () => {
     const found = await prompted(() => {
+        let waiting = 0;
         const made = {
             tools: [
                 kit.tool('look', () => 'seen'),
                 kit.tool('wait', async (args, { signal }) => {
-                    // One task later, so that the other tool has answered.
-                    setTimeout(() => made.controller.abort());
+                    // When both wait, and one task later, so that the other tool has answered.
+                    if (++waiting === 2) setTimeout(() => made.controller.abort());
                     await kit.aborted(signal);
                 }),
             ],
