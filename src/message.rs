@@ -77,6 +77,8 @@ pub trait MessageView: Clone {
     fn members(&self) -> Vec<(String, Self)>;
     /// Length of the value written as JSON, in UTF-16 units; byte strings count as base64.
     fn json_len(&self) -> usize;
+    /// Whether all of it can be JSON: no byte strings, every text well-formed, names of members too.
+    fn is_json(&self) -> bool;
     /// Whether a byte string stands anywhere inside.
     fn has_bytes(&self) -> bool;
 

@@ -44,7 +44,9 @@ pub fn fold(text: &str) -> String {
         return text.to_ascii_lowercase();
     }
     let composed: String = text.nfc().collect();
-    composed.to_uppercase().to_lowercase().nfc().collect()
+    let folded: String = composed.to_uppercase().to_lowercase().nfc().collect();
+    // Which sigma a name ends with depends on what comes behind it: for the beginning of a name nobody knows.
+    folded.replace('\u{3c2}', "\u{3c3}")
 }
 
 /// An absolute path in lexical normal form.
@@ -163,6 +165,11 @@ impl AbsolutePath {
 pub(crate) fn within(style: PathStyle, base: &str, path: &str) -> String {
     if AbsolutePath::parse(style, path).is_some() {
         return path.to_owned();
+    }
+    if style == PathStyle::Windows && path.starts_with(is_separator(style)) {
+        // On the drive or share that the base is on, as `join` says too.
+        let root = AbsolutePath::parse(style, base).map(|base| base.root_key().replace('/', "\\"));
+        return joined(&[root.as_deref().unwrap_or_default(), path], "");
     }
     let separator = match style {
         _ if base.ends_with(is_separator(style)) => "",
@@ -400,6 +407,8 @@ mod tests {
             ("\u{17f}ecrets", "SECRETS"),
             ("\u{212a}ey", "key"),
             ("caf\u{e9}", "CAFE\u{301}"),
+            ("\u{3c4}\u{3b5}\u{3c2}", "\u{3a4}\u{395}\u{3a3}"),
+            ("\u{3c2}", "\u{3c3}"),
         ] {
             assert_eq!(fold(a), fold(b), "{a}");
         }

@@ -50,6 +50,12 @@ impl RunContext {
         }
     }
 
+    /// The same in another working directory.
+    pub(crate) fn in_directory(mut self, directory: &str) -> Self {
+        self.working_directory = Some(directory.to_owned());
+        self
+    }
+
     /// Whether its grants let a path be written.
     pub fn is_write_allowed(&self, path: &AbsolutePath, grants: &Grants) -> bool {
         grants.writes.iter().any(|grant| path.is_in(grant))
@@ -74,7 +80,7 @@ impl RunContext {
     pub fn check(&self, style: PathStyle, path: &str) -> Result<()> {
         let check = |name: &str, entries: &[String]| {
             entries.iter().enumerate().try_for_each(|(at, entry)| {
-                let bare = grant_path(entry);
+                let bare = grant_path(style, entry);
                 let field = format!("{path}.{name}[{at}]");
                 if entry.trim().is_empty() {
                     return Err(field_error(
@@ -107,10 +113,12 @@ pub struct Grants {
 }
 
 /// A grant without the end that says "everything below": a directory is granted with all of it anyway.
-pub(crate) fn grant_path(entry: &str) -> &str {
-    let bare = ["/**", "/*", "\\**", "\\*"]
-        .iter()
-        .find_map(|end| entry.strip_suffix(end));
+pub(crate) fn grant_path(style: PathStyle, entry: &str) -> &str {
+    let ends: &[&str] = match style {
+        PathStyle::Posix => &["/**", "/*"],
+        PathStyle::Windows => &["/**", "/*", "\\**", "\\*"],
+    };
+    let bare = ends.iter().find_map(|end| entry.strip_suffix(end));
     let bare = bare.unwrap_or(entry);
     bare.strip_suffix('/').unwrap_or(bare)
 }

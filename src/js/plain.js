@@ -374,7 +374,9 @@ const LAST = 8.64e15;
 export const iso = (time) => new Date(Math.max(-LAST, Math.min(time, LAST))).toISOString();
 
 /** Text as names are compared where a difference must not open anything. */
-export const fold = (text) => text.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC');
+export const fold = (text) =>
+    // Which sigma a name ends with depends on what comes behind it: for the beginning of a name nobody knows.
+    text.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC').replaceAll('\u03c2', '\u03c3');
 
 /** A frozen decision whose trace is made when it is read. */
 export function withTrace(decision, policy, input) {

@@ -275,6 +275,10 @@ impl MessageView for JsValue {
         js_json_length(self) as usize
     }
 
+    fn is_json(&self) -> bool {
+        !js_has_bytes(self) && js_not_unicode(self, "").is_none()
+    }
+
     fn has_bytes(&self) -> bool {
         js_has_bytes(self)
     }

@@ -59,6 +59,10 @@ impl MessageView for Value {
         self.to_string().encode_utf16().count()
     }
 
+    fn is_json(&self) -> bool {
+        true
+    }
+
     fn has_bytes(&self) -> bool {
         false
     }

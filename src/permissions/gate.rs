@@ -169,6 +169,14 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
+    /// What relative paths are relative to; absolute, otherwise as it was configured.
+    pub fn working_directory(&self) -> String {
+        let cwd = self.place.cwd.text();
+        let context = self.run_context.as_ref();
+        let own = context.map_or(cwd.as_str(), |context| context.effective_working_dir(&cwd));
+        within(self.place.style, &cwd, own)
+    }
+
     /// The question as the gate takes it.
     pub fn question(&self) -> Question<'_> {
         Question {
@@ -218,6 +226,9 @@ struct Queries {
 }
 
 const ROOTS: usize = 2;
+
+/// In bytes: more than any file system takes.
+const LONGEST_PATH: usize = 3 * 32_767;
 
 /// A path in both forms.
 #[derive(Debug)]
@@ -271,7 +282,7 @@ impl Question<'_> {
         let mut all = vec![query(&base, &place.workspace), query(&base, &base)];
         if let Some(context) = self.circumstances.run_context {
             for (entry, _) in context.entries() {
-                all.push(query(&base, grant_path(entry)));
+                all.push(query(&base, grant_path(place.style, entry)));
             }
         }
         let grants = all.len() - ROOTS;
@@ -304,7 +315,7 @@ impl Question<'_> {
 
     /// Whether a tool that goes on below a tree by itself must not show what it finds at `path`: where rules deny it, or speak of
     /// it and ask; where it is a link; where it is not below a tree that the call reads. `resolved` is what the host says of it,
-    /// none where it cannot say so at once: then it is taken for what its name says.
+    /// none where it cannot say so at once: then it is hidden, since it may be a link.
     pub fn hides(
         &self,
         policy: &Policy,
@@ -333,7 +344,8 @@ impl Question<'_> {
         }
         let Some(expected) = expected else { return true };
         let found = match resolved {
-            None => Some(expected.clone()),
+            // Whether it is a link is not known.
+            None => None,
             Some(ResolvedPath::Canonical(path)) => AbsolutePath::parse_canonical(style, &path),
             Some(ResolvedPath::Unresolved(_)) => None,
         };
@@ -474,7 +486,7 @@ impl Question<'_> {
         match self.circumstances.run_context {
             Some(context) => {
                 for (entry, write) in context.entries() {
-                    let bare = grant_path(entry);
+                    let bare = grant_path(place.style, entry);
                     let grant = Resolved::new(queries.directory.join(bare), given.next(), place.style);
                     let Some(canonical) = grant.canonical() else {
                         continue;
@@ -567,6 +579,9 @@ impl Question<'_> {
         if let Some((request, path, _)) = part.path {
             let wrong = match &request.requested {
                 Requested::NoPath => Some("it is no path"),
+                Requested::Path(requested) if requested.len() > LONGEST_PATH => {
+                    Some("it is longer than a path can be")
+                }
                 Requested::Path(requested) => unsafe_shape(style, requested),
             };
             if let Some(wrong) = wrong.or_else(|| path.is_none().then_some("it is no path")) {
@@ -694,7 +709,9 @@ impl Question<'_> {
         if let Some(why) = self.circumstances.unverified {
             return Some((Reason::PolicyUnverified, None, Some(why.to_owned())));
         }
-        let text = self.texts.iter().find(|text| self.may_be_locked(ground, text))?;
+        // Nothing longer is a path anywhere.
+        let mut texts = self.texts.iter().filter(|text| text.len() <= LONGEST_PATH);
+        let text = texts.find(|text| self.may_be_locked(ground, text))?;
         Some((Reason::PossiblePath, None, Some(format!("`{text}`"))))
     }
 
@@ -703,6 +720,18 @@ impl Question<'_> {
         let lexical = ground.directory.lexical.join(text);
         let forms = Forms::new(&lexical, ground.roots(), Some(ground.policy.fold()));
         if self.is_protected(&forms) {
+            return true;
+        }
+        // A shape that the file system may read as another name.
+        let named = (ground.policy.fold())(text);
+        let odd = unsafe_shape(self.circumstances.place.style, text).is_some();
+        if odd
+            && self
+                .circumstances
+                .protected
+                .iter()
+                .any(|name| named.contains(name.as_str()))
+        {
             return true;
         }
         let subject = Subject {

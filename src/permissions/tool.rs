@@ -232,20 +232,21 @@ impl PathArgument {
         at: String,
         requests: &mut Vec<PathRequest>,
     ) {
-        let value = value.filter(|value| value.kind() != Kind::Null);
-        let Some((step, rest)) = steps.split_first() else {
-            let Some(value) = value else { return };
-            match value.kind() {
-                Kind::String => {
-                    let requested = value.text().map_or(Requested::NoPath, Requested::Path);
-                    requests.push(self.request(at, requested));
-                }
-                // A list, too, where none was declared: a tool may make any text of it.
-                _ => requests.push(self.request(at, Requested::NoPath)),
-            }
+        let Some(value) = value.filter(|value| value.kind() != Kind::Null) else {
+            // What is not there stands for the working directory, each time.
+            let argument = steps.iter().fold(at, |at, step| format!("{at}/{step}"));
+            requests.push(self.request(argument, Requested::Path(String::new())));
             return;
         };
-        let Some(value) = value else { return };
+        let Some((step, rest)) = steps.split_first() else {
+            let requested = match value.kind() {
+                Kind::String => value.text().map_or(Requested::NoPath, Requested::Path),
+                // A list, too, where none was declared: a tool may make any text of it.
+                _ => Requested::NoPath,
+            };
+            requests.push(self.request(at, requested));
+            return;
+        };
         let list = value.kind() == Kind::List;
         match (step.as_str(), list) {
             ("*", true) => {
@@ -260,7 +261,8 @@ impl PathArgument {
                     .and_then(|number| value.items().into_iter().nth(number));
                 self.collect(item, rest, format!("{at}/{step}"), requests);
             }
-            (step, false) if value.kind() == Kind::Object => {
+            // Members where items were declared: a tool may go through them all the same.
+            (step, false) if value.kind() == Kind::Object && step != "*" => {
                 self.collect(value.field(step), rest, format!("{at}/{step}"), requests);
             }
             // A value where members were declared: what the tool makes of it nobody knows.

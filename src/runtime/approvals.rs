@@ -270,7 +270,7 @@ impl<M: MessageData + 'static> Session<M> {
                     if self.advance(&approval, ApprovalStatus::Claimed).await? {
                         let claimed = self.machine().approval(id).map(|it| it.status);
                         if claimed == Some(ApprovalStatus::Claimed) && self.is_turn(turn) {
-                            self.machine_mut().allow(&approval.call.id, &approval.call.name);
+                            self.machine_mut().allow(&approval.call);
                             return Ok(result(id, ApprovalOutcome::Approved));
                         }
                     }

@@ -169,7 +169,14 @@ impl<M: MessageData + 'static> Session<M> {
                     let id = decided.decision.request_id.clone().unwrap_or_default();
                     let answer = self.approval(turn, &id, abort).await.map_err(told)?;
                     match answer.outcome {
-                        ApprovalOutcome::Approved => decided.decision.request_id = Some(id),
+                        ApprovalOutcome::Approved => {
+                            // What holds now, not what held when the person was asked.
+                            decided = self.explain(&call).await.map_err(told)?;
+                            if decided.decision.outcome == Action::Deny {
+                                return Err(M::string(&decided.decision.message));
+                            }
+                            decided.decision.request_id = Some(id);
+                        }
                         ApprovalOutcome::Superseded => continue,
                         ApprovalOutcome::Rejected | ApprovalOutcome::Cancelled => {
                             return Err(M::string(answer.message.as_deref().unwrap_or(UNANSWERED)));
@@ -178,7 +185,7 @@ impl<M: MessageData + 'static> Session<M> {
                 }
             }
             let context = ToolContext {
-                working_directory: self.machine().working_directory(),
+                working_directory: decided.working_directory(),
                 decided,
                 host: self.runtime.parts.host.clone(),
             };

@@ -37,6 +37,11 @@ impl Decided {
             .hides(&self.policy, &self.answers, path, resolved)
     }
 
+    /// Where the call runs: absolute, and what its relative paths were judged from.
+    pub(super) fn working_directory(&self) -> String {
+        self.inquiry.working_directory()
+    }
+
     /// How it came about: found out now.
     pub fn trace(&self) -> Vec<TraceStep> {
         self.inquiry.question().explain(&self.policy, &self.answers).trace
@@ -76,7 +81,7 @@ impl<M: MessageData + 'static> Session<M> {
         if decided.decision.outcome == Action::Allow && turn.is_some() {
             self.end_question(call).await?;
             if self.machine().current_turn() == turn {
-                self.machine_mut().allow(&call.id, &call.name);
+                self.machine_mut().allow(call);
             }
         }
         Ok(decided)
@@ -114,6 +119,13 @@ impl<M: MessageData + 'static> Session<M> {
 
     async fn ask(&self, call: &ToolCall<M>) -> Result<Asked> {
         self.machine().check_live()?;
+        if !call.arguments.is_json() {
+            let text = format!(
+                "the arguments of the call `{}` hold bytes or text that is not well-formed; such a call is never run",
+                call.id
+            );
+            return Err(Error::invalid(text).with("toolCallId", call.id.clone()));
+        }
         let parts = &self.runtime.parts;
         let found = parts.tools.found_paths(call).map_err(|text| {
             let text = format!("`extractPaths` of the tool `{}` failed: {text}", call.name);
@@ -121,11 +133,10 @@ impl<M: MessageData + 'static> Session<M> {
         })?;
         // What is stored may have changed since; it is looked at before anything is decided.
         let stale = self.catch_up().await.err();
-        let (policy, unread) = self.runtime.policy_in_force().await;
-        let unverified = stale.or(unread).map(|error| error.to_string());
         let style = self.runtime.path_style();
         let root = self.runtime.workspace_root();
-        let inquire = || {
+        let mut unverified = stale.map(|error| error.to_string());
+        let inquire = |unverified: &Option<String>| {
             // The clock is the host's and may call anything: first the time, then the look at where we are.
             let now = self.now();
             let machine = self.machine();
@@ -138,13 +149,16 @@ impl<M: MessageData + 'static> Session<M> {
         };
         let placed = self.machine().has_place(style, root.as_deref());
         let host = parts.host.as_ref().filter(|_| placed);
-        let mut inquiries = inquire();
+        let mut inquiries = inquire(&unverified);
         let mut queries = queries_of(&inquiries);
         for _ in 0..ASKED_AT_MOST {
             let Some(host) = host else { break };
             let answers = resolve(&**host, &queries).await;
-            // What a person took back while the host was asked is not given any more.
-            inquiries = inquire();
+            // What was taken back while the host was asked, here or elsewhere, is not given any more.
+            let stale = self.catch_up().await.err();
+            let (policy, unread) = self.runtime.policy_in_force().await;
+            unverified = stale.or(unread).map(|error| error.to_string());
+            inquiries = inquire(&unverified);
             let asked = std::mem::replace(&mut queries, queries_of(&inquiries));
             if asked == queries {
                 return Ok(Asked {
@@ -159,6 +173,11 @@ impl<M: MessageData + 'static> Session<M> {
             (_, None) => "the session's `cwd` or the workspace's root is not absolute",
             _ => "what the host has to resolve changed while it was asked",
         };
+        let stale = self.catch_up().await.err();
+        let (policy, unread) = self.runtime.policy_in_force().await;
+        unverified = stale.or(unread).map(|error| error.to_string());
+        let inquiries = inquire(&unverified);
+        let queries = queries_of(&inquiries);
         Ok(Asked {
             policy,
             inquiries,

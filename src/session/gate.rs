@@ -94,8 +94,8 @@ pub(super) struct GateState<M> {
     /// Run contexts that were in force before, with their presets, and still count: until the turn settles, and until the new
     /// one is saved.
     earlier: Vec<(StoredRunContext, Option<Preset>)>,
-    /// Calls of the running turn that may run: ids and tools.
-    allowed: Vec<(String, String)>,
+    /// Calls of the running turn that may run: ids, tools and digests.
+    allowed: Vec<(String, String, String)>,
     /// Calls that a person is asked about.
     pub(super) approvals: Vec<Approval<M>>,
 }
@@ -164,9 +164,10 @@ impl<M: MessageData> Machine<M> {
 
     /// The effective working directory, as it is configured.
     pub fn working_directory(&self) -> String {
-        let own = self
-            .run_context()
-            .map(|context| context.effective_working_dir(self.cwd()));
+        // A turn stays where it began.
+        let began = self.gate_view().earlier.first().map(|(context, _)| context);
+        let context = began.unwrap_or(&self.header().run_context).run_context();
+        let own = context.map(|context| context.effective_working_dir(self.cwd()));
         own.unwrap_or(self.cwd()).to_owned()
     }
 
@@ -268,6 +269,8 @@ impl<M: MessageData> Machine<M> {
         let header = self.header();
         let now_in_force = self.in_force();
         let contexts = self.gate_view().earlier.iter().chain([&now_in_force]);
+        // Every context judges the same files: a relative path is one from where the turn began.
+        let directory = (!self.gate_view().earlier.is_empty()).then(|| self.working_directory());
         let inquiry = |(context, preset): &(StoredRunContext, Option<Preset>)| Inquiry {
             tool_name: call.name.clone(),
             tool: tool.clone(),
@@ -275,7 +278,12 @@ impl<M: MessageData> Machine<M> {
             texts: texts.clone(),
             place: place.clone(),
             preset: *preset,
-            run_context: context.run_context().cloned(),
+            run_context: match (&directory, context.run_context()) {
+                (Some(directory), context) if context.is_some() || directory != self.cwd() => {
+                    Some(context.cloned().unwrap_or_default().in_directory(directory))
+                }
+                (_, context) => context.cloned(),
+            },
             group: context
                 .run_context()
                 .and_then(|context| context.tool_group_id().map(str::to_owned)),
@@ -301,22 +309,21 @@ impl<M: MessageData> Machine<M> {
         self.gate_view().bypasses.iter()
     }
 
-    /// A call of the running turn may run.
-    ///
-    /// # Errors
-    /// `invalid_argument` where the turn has an open call with this id and another tool.
-    pub fn allow(&mut self, id: &str, tool: &str) {
-        let allowed = (id.to_owned(), tool.to_owned());
+    /// A call of the running turn may run, on exactly these arguments.
+    pub fn allow(&mut self, call: &ToolCall<M>) {
+        let allowed = (call.id.clone(), call.name.clone(), self.digest(call));
         let state = self.gate_state();
         if !state.allowed.contains(&allowed) {
             state.allowed.push(allowed);
         }
     }
 
-    /// Whether a call may have run: it was allowed, or a person agreed and it was claimed.
-    pub(super) fn was_allowed(&self, id: &str, tool: &str) -> bool {
+    /// Whether a call may have run: it was allowed, or a person agreed and it was claimed; on these arguments, where they count.
+    pub(super) fn was_allowed(&self, id: &str, tool: &str, digest: Option<&str>) -> bool {
         let mut allowed = self.gate_view().allowed.iter();
-        allowed.any(|(other, name)| other == id && name == tool)
+        allowed.any(|(other, name, its)| {
+            other == id && name == tool && digest.is_none_or(|digest| digest == its)
+        })
     }
 
     /// A turn begins, or is over: nothing is allowed yet, or any more.
@@ -347,7 +354,7 @@ pub fn check_same_call<M>(call: &ToolCall<M>, open: &[ToolCall<M>]) -> Result<()
         return Ok(());
     }
     let text = format!(
-        "the open call `{}` is not one of the tool `{}`; pass the call as it stands in the message",
+        "the open call `{}` is not this one of the tool `{}`; pass the call as it stands in the message",
         call.id, call.name
     );
     Err(Error::invalid(text).with("toolCallId", call.id.clone()))

@@ -607,11 +607,17 @@ impl<M: MessageData> Machine<M> {
                 }
                 Role::ToolResult => {
                     for answer in &outline.answers {
-                        // Where several calls may be meant, each has to be allowed.
-                        for (_, call) in &batch.open.0 {
-                            if batch.open.is_meant(call, answer) {
-                                self.check_allowed(call, &outline)?;
-                            }
+                        let meant = batch
+                            .open
+                            .0
+                            .iter()
+                            .filter(|(_, call)| batch.open.is_meant(call, answer));
+                        let several = meant.clone().count() > 1;
+                        // It answers the first that it may mean. Where there are others, that one has to be allowed as it stands.
+                        if let Some((at, call)) = meant.clone().next() {
+                            let digest =
+                                several.then(|| self.digest_of(*at, call, batch.call_message.as_ref()));
+                            self.check_allowed(call, digest.as_deref(), &outline)?;
                         }
                         if !batch.open.take(answer) {
                             let id = answer.id.as_str();
@@ -639,8 +645,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// A result without an error means that the tool ran. It may only have run if the call was allowed.
-    fn check_allowed(&self, call: &Call, outline: &MessageOutline) -> Result<()> {
-        if !self.surroundings.strict || outline.is_error || self.was_allowed(&call.id, &call.name) {
+    fn check_allowed(&self, call: &Call, digest: Option<&str>, outline: &MessageOutline) -> Result<()> {
+        if !self.surroundings.strict || outline.is_error || self.was_allowed(&call.id, &call.name, digest) {
             return Ok(());
         }
         Err(Error::new(
@@ -652,6 +658,17 @@ impl<M: MessageData> Machine<M> {
         )
         .with("toolCallId", call.id.clone())
         .with("toolName", call.name.clone()))
+    }
+
+    /// The digest of a call of a message.
+    fn digest_of(&self, at: usize, call: &Call, message: Option<&M>) -> String {
+        let arguments = message.map(loop_dialect::call_arguments).unwrap_or_default();
+        let arguments = arguments.into_iter().nth(at).flatten();
+        self.digest(&ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: arguments.unwrap_or_else(|| M::object(Vec::new())),
+        })
     }
 
     /// What a turn that is driven by us does next.

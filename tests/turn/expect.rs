@@ -249,11 +249,13 @@ pub const LONG_TURN_COMMITS: usize = 6;
 /// The gate allows these calls of the tool `add`.
 pub async fn allow(session: &Rc<Session<Value>>, ids: &[&str]) {
     for id in ids {
-        let call = ToolCall {
+        let open = session.machine().open_tool_calls();
+        let open = open.into_iter().find(|call| call.id == *id);
+        let call = open.unwrap_or_else(|| ToolCall {
             id: (*id).to_owned(),
             name: "add".to_owned(),
             arguments: json!({}),
-        };
+        });
         let decided = session.gate(&call).await.unwrap();
         assert_eq!(decided.decision.outcome, Action::Allow);
     }
