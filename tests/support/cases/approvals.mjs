@@ -80,8 +80,8 @@ export const cases = {
         same(plain(at.session.state.pendingApprovals), [expected]);
         ok(at.session.state.isRunning, 'it waits');
         same(at.tools[0].runs, 0);
-        frozen(listed, 'what is listed');
-        frozen(at.session.state.pendingApprovals[0], 'what is shown');
+        frozen(listed.arguments, 'what is listed');
+        frozen(at.session.state.pendingApprovals[0].arguments, 'what is shown');
 
         const result = await at.runtime.approvals.resolve(requestId, { action: 'approve' });
         same(plain(result), { requestId, outcome: 'approved' });
@@ -344,7 +344,7 @@ export const cases = {
         const session = await other.openSession('s');
         same(plain(session.interrupted), { unanswered: [call(A)], pendingApprovals: [requestId] });
         same(session.state.pendingApprovals.length, 1);
-        frozen(session.state.pendingApprovals, 'what waits');
+        frozen(session.state.pendingApprovals[0].arguments, 'what waits');
         frozen(session.messages, 'the conversation');
         for (const work of [() => session.prompt('x'), () => session.begin('x'), () => session.setPermissionPreset(null), () => session.configure({})]) {
             await fails(work, 'session_interrupted');
