@@ -25,7 +25,7 @@ pub use lint::LintFinding;
 pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};
 pub use rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
-pub use store::PermissionGroup;
+pub use store::{PermissionChange, PermissionGroup};
 pub(crate) use store::{RowChange, Rows, users_of};
 pub use text::permissions_text;
 pub use tool::{

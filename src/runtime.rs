@@ -305,6 +305,9 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// `invalid_argument` for bad options, `conflict` where the id is taken, and those of the storage.
     pub async fn create_session(self: &Rc<Self>, options: NewSession) -> Result<Rc<Session<M>>> {
         self.check_open()?;
+        if let Some(context) = &options.run_context {
+            context.check(self.path_style(), "options.runContext")?;
+        }
         let id = options.id.clone().unwrap_or_else(|| self.parts.world.new_id());
         let machine = Machine::create(&options, id.clone(), self.surroundings.clone(), &self.stamp())?;
         let session = Session::new(self, machine);

@@ -2,16 +2,18 @@
 
 import { init, projectModelInput, Runtime } from '/pkg/browser.js';
 
+import { Approvals } from './approvals.js';
 import { askDelete, askTitle, ChatList, titleOf } from './chats.js';
 import { Composer } from './composer.js';
 import { Conversation } from './conversation.js';
-import { el } from './dom.js';
+import { el, shortTime } from './dom.js';
+import { files } from './files.js';
 import { setUpFrame, uncover } from './frame.js';
 import { COMMANDS, scriptedModel } from './model.js';
 import { Panel } from './panel.js';
 import { Reports } from './reports.js';
 import { bringSkills } from './skills.js';
-import { tools } from './tools.js';
+import { bringRules, tools } from './tools.js';
 
 const byId = (id) => document.getElementById(id);
 
@@ -19,7 +21,7 @@ const byId = (id) => document.getElementById(id);
 const NEW_CHAT = {
     systemPrompt: 'You are the assistant of a demo page. Answer briefly, and say what you were shown.',
     projectInstructions: [
-        { path: 'AGENTS.md', content: 'This is a demo: there are no files here, and nothing leaves the page.' },
+        { path: 'AGENTS.md', content: 'This is a demo: its few files are in memory, and nothing leaves the page.' },
     ],
     model: { provider: 'demo', id: 'scripted', contextWindow: 32_000, maxTokens: 2_000 },
 };
@@ -34,7 +36,10 @@ let session;
 let running;
 /** Per session, the last request of this page as the model got it. */
 const requests = new Map();
-/** Sessions that this page holds open: the session, what ends its subscription, and why it could not be saved last. */
+/**
+ * Sessions that this page holds open: the session, what ends its subscription, why it could not be saved last, and what a
+ * person does not want to be asked about in it.
+ */
 const open = new Map();
 let chatsShown = PAGE_OF_CHATS;
 
@@ -42,6 +47,7 @@ const reports = new Reports(byId('reports'));
 const conversation = new Conversation(byId('conversation'), byId('announcement'));
 const panel = new Panel(byId('panel'));
 const chats = new ChatList(byId('chat-list'), { open: choose, rename, remove });
+const approvals = new Approvals(byId('approvals'), { answer });
 const composer = new Composer({ send, stop, preset: setPreset, failed: (error) => reports.error(error), announce: (text) => conversation.announce(text) });
 
 // ---- starting -----------------------------------------------------------------------------------------------------
@@ -49,8 +55,9 @@ const composer = new Composer({ send, stop, preset: setPreset, failed: (error) =
 async function start() {
     try {
         await init();
-        runtime = await Runtime.open({ host: { cwd: '/demo' }, tools, model: watched(scriptedModel({ pause: pause() })) });
+        runtime = await Runtime.open({ host: files, tools, model: watched(scriptedModel({ pause: pause() })) });
         await bringSkills(runtime.skills);
+        await bringRules(runtime.permissions);
     } catch (error) {
         reports.error(error, 'Starting');
         byId('reports').append(el('button', { type: 'button', on: { click: () => location.reload() } }, 'Try again'));
@@ -196,7 +203,8 @@ async function refreshChats() {
     const infos = await trying('Listing', () => runtime.listSessions({ limit: chatsShown + 1 }));
     if (!infos) return;
     byId('more-chats').hidden = infos.length <= chatsShown;
-    chats.show(infos.slice(0, chatsShown), session?.id, running);
+    const waiting = (await trying('Listing', () => runtime.approvals.list())) ?? [];
+    chats.show(infos.slice(0, chatsShown), session?.id, running, new Set(waiting.map(({ sessionId }) => sessionId)));
     byId('title').textContent = session ? titleOf(session.header) : 'runcontext demo';
     document.title = session ? `${titleOf(session.header)} · runcontext demo` : 'runcontext demo';
 }
@@ -264,9 +272,10 @@ function showState() {
     if (!session) {
         composer.state({ blocked: 'No chat is open.', presetLocked: true });
         byId('banners').replaceChildren();
+        approvals.show([]);
         return;
     }
-    const { isRunning, hasPendingSave, permissionPreset } = session.state;
+    const { isRunning, hasPendingSave, pendingApprovals, permissionPreset } = session.state;
     const { interrupted } = session;
     const here = isRunning || running === session.id;
     let blocked;
@@ -279,8 +288,11 @@ function showState() {
         preset: permissionPreset,
         presetLocked: interrupted !== undefined || hasPendingSave,
     });
+    // One that is approved is listed until its call runs.
+    approvals.show(pendingApprovals.filter(({ status }) => status === 'pending'));
+    const unasked = open.get(session.id)?.unasked;
     byId('banners').replaceChildren(
-        ...[interrupted && cutOff(interrupted), hasPendingSave && !here && pendingSave(open.get(session.id)?.saveError)].filter(Boolean),
+        ...[unasked && notAsked(unasked), interrupted && cutOff(interrupted), hasPendingSave && !here && pendingSave(open.get(session.id)?.saveError)].filter(Boolean),
     );
 }
 
@@ -289,32 +301,35 @@ const cutOff = ({ unanswered }) =>
         'This turn was cut off. ',
         'The page was closed or loaded again while the answer was being written (or another tab still writes it). Your message is saved' +
             (unanswered.length === 0 ? '' : `; ${unanswered.length} tool call${unanswered.length === 1 ? ' has' : 's have'} no result`) +
-            '. Abandon the turn to go on with the chat.',
-        'Abandon the turn',
-        abandon,
+            '. Resume the turn to let the script go on: a call that had begun is not run again, one that waits for you still does.',
+        { 'Resume the turn': resume, 'Abandon the turn': abandon },
     );
+
+const notAsked = (what) =>
+    banner('You are not asked. ', `Calls of ${what}. What is closed stays closed.`, { 'Ask me again': askAgain });
 
 const pendingSave = (error) =>
     error?.code === 'conflict'
         ? banner(
               'Not saved: another tab wrote to this chat. ',
               'What was said here since then is only in this page. Copy what you need; loading the stored chat drops it.',
-              'Load the stored chat',
-              dropPending,
+              { 'Load the stored chat': dropPending },
           )
         : banner(
               'Not saved yet. ',
               'Writing failed, and everything is kept in this page until it works. Saving again asks neither the model nor a tool.',
-              'Save again',
-              saveAgain,
+              { 'Save again': saveAgain },
           );
 
-const banner = (title, text, action, work) =>
+/** @param {Record<string, () => void>} actions by what their buttons say; the first is what one would choose */
+const banner = (title, text, actions) =>
     el(
         'div',
         { class: 'banner', role: 'status' },
         el('p', {}, el('strong', {}, title), text),
-        el('button', { type: 'button', class: 'primary', on: { click: work } }, action),
+        ...Object.entries(actions).map(([action, work], at) =>
+            el('button', { type: 'button', class: at === 0 && 'primary', on: { click: work } }, action),
+        ),
     );
 
 function happened(from, event) {
@@ -331,6 +346,16 @@ function happened(from, event) {
             break;
         case 'update':
             if (shown) conversation.update(event.message);
+            break;
+        case 'approval-requested':
+            refreshChats();
+            if (!shown) break;
+            showState();
+            conversation.announce('The script waits for you: a call needs your approval. It is above the message box.');
+            break;
+        case 'approval-resolved':
+            refreshChats();
+            if (shown) showState();
             break;
         case 'save-failed':
             open.get(from.id).saveError = event.error;
@@ -375,19 +400,29 @@ function oneAtATime(of, work) {
     return done;
 }
 
-async function send(draft) {
+function send(draft) {
+    return drive('Sending', (asked) => asked.prompt(draft.content, { skills: draft.skills }), draft);
+}
+
+function resume() {
+    return drive('Resuming', (cut) => cut.resumePrompt());
+}
+
+/** Runs a turn of the chat that is shown to its end. */
+async function drive(doing, work, draft) {
     const asked = session;
     running = asked.id;
     reports.clear();
     showState();
+    if (!draft) composer.focus();
     refreshChats();
-    const result = await oneAtATime(asked, () => asked.prompt(draft.content, { skills: draft.skills })).catch((error) => {
+    const result = await oneAtATime(asked, () => work(asked)).catch((error) => {
         // Somebody stopped it before it was on its way: the draft comes back, and that says it.
-        if (error.code !== 'aborted') reports.error(error, 'Sending');
+        if (error.code !== 'aborted') reports.error(error, doing);
     });
     running = undefined;
     if (session?.id === asked.id) {
-        if (!result) composer.restore(draft);
+        if (!result && draft) composer.restore(draft);
         conversation.end(ending());
         conversation.announce(spoken(asked.messages.at(-1), result));
         panel.show(session, requests.get(session.id));
@@ -421,6 +456,46 @@ async function setPreset(preset) {
     await trying('Permissions', () => oneAtATime(chosenFor, () => chosenFor.setPermissionPreset(preset)));
     showState();
     conversation.announce('The model is told with your next message.');
+}
+
+/** Gives a person's answer to a call that waits. */
+async function answer(approval, decision) {
+    const asked = session;
+    const result = await trying('Answering', () => runtime.approvals.resolve(approval.requestId, decision));
+    const held = open.get(asked.id);
+    if (held && result?.outcome === 'approved' && decision.bypassSeconds !== undefined) notAskedFor(held, approval, decision);
+    if (session?.id !== asked.id) return;
+    showState();
+    // An approval that became none: a rule forbids the call by now, or what it touches has changed.
+    if (result && decision.action === 'approve' && result.outcome !== 'approved') reports.notice(result.outcome, result.message ?? 'the call is over');
+    if (!approvals.focus()) composer.focus();
+}
+
+/** Remembers what was said, for the banner: the library alone knows what is asked. */
+function notAskedFor(held, { toolCategory, mcpServer }, { bypassSeconds, bypassScope }) {
+    const which = { category: `the tools “${toolCategory}”`, mcp_server: `the server “${mcpServer}”` }[bypassScope] ?? 'every tool';
+    clearTimeout(held.timer);
+    if (bypassSeconds === 'until-restart') {
+        held.unasked = `${which} run without a question until this page is loaded again`;
+        return;
+    }
+    const milliseconds = bypassSeconds * 1000;
+    held.unasked = `${which} run without a question until ${shortTime(Date.now() + milliseconds)}`;
+    held.timer = setTimeout(() => askedAgain(held), milliseconds);
+}
+
+/** A person wants to be asked about every call again. */
+function askAgain() {
+    session.clearBypass();
+    askedAgain(open.get(session.id));
+    composer.focus();
+    conversation.announce('You are asked again.');
+}
+
+function askedAgain(held) {
+    clearTimeout(held.timer);
+    held.unasked = undefined;
+    if (session?.id === held.session.id) showState();
 }
 
 async function abandon() {

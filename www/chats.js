@@ -15,15 +15,16 @@ export class ChatList {
         this.actions = actions;
     }
 
-    show(infos, currentId, runningId) {
+    /** @param {Set<string>} waiting ids of chats in which a call waits for an answer */
+    show(infos, currentId, runningId, waiting) {
         const focused = this.root.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-        this.root.replaceChildren(...infos.map((info) => this.#item(info, info.id === currentId, info.id === runningId)));
+        this.root.replaceChildren(...infos.map((info) => this.#item(info, info.id === currentId, info.id === runningId, waiting.has(info.id))));
         if (focused) this.root.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
     }
 
-    #item(info, current, running) {
+    #item(info, current, running, waits) {
         const title = titleOf(info);
-        const state = running ? 'answering…' : info.unread > 0 && !current ? `${info.unread} new` : undefined;
+        const state = waits ? 'waits for you' : running ? 'answering…' : info.unread > 0 && !current ? `${info.unread} new` : undefined;
         const open = (event) => {
             if (event.ctrlKey || event.metaKey || event.shiftKey) return;
             event.preventDefault();

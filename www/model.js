@@ -8,6 +8,10 @@ export const COMMANDS = [
     ['/tool your words', 'calls two tools, clock and word_count, then answers with their results'],
     ['/tool-slow', 'calls a tool that takes half a minute: try Stop, or reload the page'],
     ['/tool-error', 'calls a tool that fails; the turn goes on'],
+    ['/list path', 'calls list_files: try . or docs'],
+    ['/read path', 'calls read_file: try notes.md, secrets/key.txt, or shortcut/key.txt, which leads there'],
+    ['/write path your words', 'calls write_file: try notes.md, memory/today.md, or outbox/a.md, which leads outside'],
+    ['/twice path your words', 'calls write_file twice at once, the second time for a copy'],
     ['/fail', 'begins an answer, then fails'],
     ['/fail at once', 'fails before the first word'],
 ];
@@ -69,6 +73,16 @@ function answerTo({ systemPrompt, messages, tools }) {
             return { text: `${SELF} I call a slow tool.`, calls: [call('wait', { seconds: 30 })] };
         case 'tool-error':
             return { text: `${SELF} I call a tool the wrong way.`, calls: [call('word_count', {})] };
+        case 'list':
+            return { text: `${SELF} I list files.`, calls: [call('list_files', { path: command[2] ?? '.' })] };
+        case 'read':
+            return { text: `${SELF} I read a file.`, calls: [call('read_file', { path: command[2] ?? '' })] };
+        case 'write':
+        case 'twice': {
+            const [, path, content] = /^(\S*) ?([^]*)$/u.exec(command[2] ?? '');
+            const paths = command[1] === 'twice' ? [path, `${path}.copy`] : [path];
+            return { text: `${SELF} I write a file.`, calls: paths.map((path) => call('write_file', { path, content })) };
+        }
         case 'fail':
             return command[2] === 'at once'
                 ? { text: '', fail: 'the script was asked to fail at once' }

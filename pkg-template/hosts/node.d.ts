@@ -14,6 +14,8 @@ export interface NodeHost extends Host {
     readonly pathStyle: 'posix' | 'windows';
     /** Never rejects: what cannot be resolved is `unresolved`, with the reason. */
     resolvePaths(base: string, paths: readonly string[]): Promise<ResolvedPath[]>;
+    /** The same at once, for what exists; anything else is `unresolved`. */
+    resolvePathsSync(base: string, paths: readonly string[]): ResolvedPath[];
 }
 
 /**

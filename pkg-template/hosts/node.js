@@ -1,6 +1,7 @@
 // @ts-check
 // Paths on the disk, as Node and the system below it see them.
 
+import { realpathSync } from 'node:fs';
 import { lstat, readlink, realpath, stat } from 'node:fs/promises';
 import process from 'node:process';
 
@@ -28,6 +29,7 @@ export function nodeHost(options) {
         async resolvePaths(base, paths) {
             return Promise.all(listed(paths).map((path) => resolve(style, base, path)));
         },
+        resolvePathsSync: (base, paths) => listed(paths).map((path) => resolveNow(style, base, path)),
     };
     return Object.freeze(host);
 }
@@ -64,6 +66,28 @@ async function resolve(style, base, path) {
         return { canonical: below(style, await realName(place.last.at), missing) };
     } catch (error) {
         const known = REASONS[/** @type {NodeJS.ErrnoException} */ (error).code ?? ''];
+        return known === undefined ? failure(error) : { unresolved: known };
+    }
+}
+
+/**
+ * The same at once, for what exists.
+ *
+ * @param {import('./styles.js').Style} style
+ * @param {unknown} base
+ * @param {unknown} path
+ * @returns {import('./common.js').ResolvedPath}
+ */
+function resolveNow(style, base, path) {
+    try {
+        const location = locate(style, base, path);
+        if ('unresolved' in location) return location;
+        const whole = format(style, location.root, location.names);
+        return { canonical: decoded(realpathSync.native(whole, { encoding: 'buffer' })) };
+    } catch (error) {
+        const { code } = /** @type {NodeJS.ErrnoException} */ (error);
+        if (code === 'ENOENT') return { unresolved: 'it does not exist' };
+        const known = REASONS[code ?? ''];
         return known === undefined ? failure(error) : { unresolved: known };
     }
 }

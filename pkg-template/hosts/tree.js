@@ -49,6 +49,11 @@ export class Directory {
         this.#entries.set(this.#key(name), { name, node });
     }
 
+    /** The names, as they were made, in order. */
+    names() {
+        return [...this.#entries.values()].map(({ name }) => name).sort();
+    }
+
     /** Whether there was one. @param {string} name */
     delete(name) {
         return this.#entries.delete(this.#key(name));

@@ -30,6 +30,8 @@ export interface VirtualHost extends Host {
     readonly pathStyle: 'posix' | 'windows';
     /** Never throws: what cannot be resolved is `unresolved`, with the reason. */
     resolvePaths(base: string, paths: readonly string[]): ResolvedPath[];
+    /** The same: a tree in memory answers at once. */
+    resolvePathsSync(base: string, paths: readonly string[]): ResolvedPath[];
     /** Writes a file where the path leads, through links, and makes the directories that are missing above it. */
     write(path: string, content: string | Uint8Array): void;
     /** Makes a directory, and those that are missing above it. One that is there is left as it is. */
@@ -40,6 +42,8 @@ export interface VirtualHost extends Host {
     remove(path: string): void;
     /** What is in a file, as it was written; bytes are a copy. Throws `not_found` where there is none. */
     read(path: string): string | Uint8Array;
+    /** The names in a directory, sorted. Throws `not_found` where there is none. */
+    list(path: string): string[];
 }
 
 /** A link, for a tree: `target` is absolute, or relative to the directory that the link is in. */

@@ -84,6 +84,7 @@ export function virtualHost(options) {
         ...known,
         pathStyle,
         resolvePaths: (base, paths) => listed(paths).map((path) => resolve(base, path)),
+        resolvePathsSync: (base, paths) => listed(paths).map((path) => resolve(base, path)),
         write(path, content) {
             const file = leaf(content);
             if (!(file instanceof File)) throw invalid('content', 'must be a text or a Uint8Array');
@@ -121,6 +122,12 @@ export function virtualHost(options) {
             if (!(last.at instanceof File)) throw refused(path, 'is a directory');
             const { content } = last.at;
             return typeof content === 'string' ? content : new Uint8Array(content);
+        },
+        list(path) {
+            const { names, known, last } = placed(path, located(path));
+            if (known < names.length) throw notFound(path);
+            if (last.at instanceof File) throw refused(path, 'is a file');
+            return last.at.names();
         },
     };
     return Object.freeze(host);

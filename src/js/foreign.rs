@@ -289,8 +289,16 @@ impl Drop for Abort {
 /// # Errors
 /// `host_failed` where it throws.
 pub(super) fn found_paths(tool: &Foreign, extract: &Function, arguments: &JsValue) -> Result<JsValue> {
-    extract.call1(&tool.object, arguments).map_err(|error| {
-        let text = format!("`extractPaths` of a tool failed: {}", error_text(&error));
+    let failed = |why: &str| {
+        let text = format!("`extractPaths` of a tool failed: {why}");
         Error::new(crate::ErrorCode::HostFailed, text)
-    })
+    };
+    let found = extract
+        .call1(&tool.object, arguments)
+        .map_err(|error| failed(&error_text(&error)))?;
+    // Nothing is no list: a tool that looked and found no path says so by an empty one.
+    if found.is_undefined() || found.is_null() {
+        return Err(failed("it gave nothing; return a list"));
+    }
+    Ok(found)
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Result,
     list::{Listed, hex},
-    paths::PathStyle,
+    paths::{AbsolutePath, PathStyle},
     permissions::{PathRequest, ResolvedPath, ToolPolicy, definition_digest, extracted},
     runtime::{Host, Listener, ListenerErrors, Model, OnUpdate, Signal, ToolContext, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
@@ -343,13 +343,19 @@ impl JsHost {
     pub(super) fn new(host: &Foreign) -> Result<Option<Self>> {
         let style = host.get("pathStyle")?.unwrap_or(JsValue::NULL);
         let style = Option::from_json(&plain::json_in(&style, "pathStyle")?, &host.path("pathStyle"))?;
-        let workspace_root = host.text("workspaceRoot")?.or(host.text("cwd")?);
+        let style: PathStyle = Option::unwrap_or_default(style);
+        let workspace_root = host.text("workspaceRoot")?;
+        let absolute = |root: &String| AbsolutePath::parse(style, root).is_some();
+        if !workspace_root.as_ref().is_none_or(absolute) {
+            return Err(host.wrong("workspaceRoot", "must be an absolute path"));
+        }
+        let workspace_root = workspace_root.or(host.text("cwd")?);
         let now = host.method("resolvePathsSync")?;
         Ok(host.method("resolvePaths")?.map(|resolve| Self {
             host: host.clone(),
             resolve,
             now,
-            style: style.unwrap_or_default(),
+            style,
             workspace_root,
         }))
     }

@@ -12,7 +12,7 @@ use super::{
     plain::{json_in, to_js},
     promised,
 };
-use crate::{Result, runtime, untyped::field_error};
+use crate::{Result, permissions::PermissionChange, runtime, untyped::field_error};
 
 /// Permission groups and approval rules, kept in storage. Every question sees what other tabs have changed.
 #[wasm_bindgen]
@@ -28,12 +28,19 @@ fn rule_id(value: &JsValue) -> Result<i64> {
         .ok_or_else(|| field_error("id", "must be the id of a rule, an integer"))
 }
 
-fn listed(found: Result<impl Serialize>) -> Result<JsValue> {
-    found.map(|found| to_js(&found))
+/// A change of a group that is named, by what is given.
+fn named(
+    id: &JsValue,
+    name: &str,
+    given: &JsValue,
+    path: &str,
+    change: fn(String, Value) -> PermissionChange,
+) -> Result<PermissionChange> {
+    Ok(change(text(id, name)?, json_in(given, path)?))
 }
 
-fn done(outcome: Result<()>) -> Result<JsValue> {
-    outcome.map(|()| JsValue::UNDEFINED)
+fn listed(found: Result<impl Serialize>) -> Result<JsValue> {
+    found.map(|found| to_js(&found))
 }
 
 impl PermissionStore {
@@ -53,15 +60,12 @@ impl PermissionStore {
         )
     }
 
-    fn change<K: 'static>(
-        &self,
-        key: Result<K>,
-        given: Result<Value>,
-        change: impl AsyncFnOnce(&runtime::PermissionStore, K, Value) -> Result<JsValue> + 'static,
-    ) -> Promise {
+    fn change(&self, change: Result<PermissionChange>) -> Promise {
         let inner = self.inner.clone();
-        let read = key.and_then(|key| Ok((key, given?)));
-        promised(read.map(|(key, given)| async move { change(inner.permissions(), key, given).await }))
+        promised(change.map(|change| async move {
+            let added = inner.permissions().change(&change).await?;
+            Ok(added.map_or(JsValue::UNDEFINED, |id| JsValue::from_f64(id as f64)))
+        }))
     }
 }
 
@@ -81,9 +85,7 @@ impl PermissionStore {
         &self,
         #[wasm_bindgen(unchecked_param_type = "PermissionGroup")] group: JsValue,
     ) -> Promise {
-        self.change(Ok(()), json_in(&group, "group"), async |store, (), group| {
-            done(store.create_group(&group).await)
-        })
+        self.change(json_in(&group, "group").map(PermissionChange::CreateGroup))
     }
 
     /// Gives a group another name and description.
@@ -93,19 +95,13 @@ impl PermissionStore {
         #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue,
         #[wasm_bindgen(unchecked_param_type = "{ name: string; description?: string }")] group: JsValue,
     ) -> Promise {
-        self.change(
-            text(&id, "id"),
-            json_in(&group, "group"),
-            async |store, id, group| done(store.update_group(&id, &group).await),
-        )
+        self.change(named(&id, "id", &group, "group", PermissionChange::UpdateGroup))
     }
 
     /// Deletes a group with its rules. `default` cannot be deleted, nor a group that a project, ticket or job names.
     #[wasm_bindgen(js_name = "deleteGroup", unchecked_return_type = "Promise<void>")]
     pub fn delete_group(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
-        self.change(text(&id, "id"), Ok(Value::Null), async |store, id, _| {
-            done(store.delete_group(&id).await)
-        })
+        self.change(text(&id, "id").map(PermissionChange::DeleteGroup))
     }
 
     /// Creates a group with copies of the rules of another one.
@@ -115,11 +111,13 @@ impl PermissionStore {
         #[wasm_bindgen(unchecked_param_type = "string")] source: JsValue,
         #[wasm_bindgen(unchecked_param_type = "PermissionGroup")] to: JsValue,
     ) -> Promise {
-        self.change(
-            text(&source, "source"),
-            json_in(&to, "to"),
-            async |store, source, to| done(store.duplicate_group(&source, &to).await),
-        )
+        self.change(named(
+            &source,
+            "source",
+            &to,
+            "to",
+            PermissionChange::DuplicateGroup,
+        ))
     }
 
     /// The rules of a group, or of all groups, in the order in which they are looked at. What is built in comes first, and
@@ -138,9 +136,7 @@ impl PermissionStore {
         &self,
         #[wasm_bindgen(unchecked_param_type = "Partial<ApprovalRule>")] rule: JsValue,
     ) -> Promise {
-        self.change(Ok(()), json_in(&rule, "rule"), async |store, (), rule| {
-            Ok(JsValue::from_f64(store.add_rule(&rule).await? as f64))
-        })
+        self.change(json_in(&rule, "rule").map(PermissionChange::AddRule))
     }
 
     /// Changes the members of a rule that are given; null takes one away.
@@ -150,17 +146,13 @@ impl PermissionStore {
         #[wasm_bindgen(unchecked_param_type = "number")] id: JsValue,
         #[wasm_bindgen(unchecked_param_type = "Partial<ApprovalRule>")] rule: JsValue,
     ) -> Promise {
-        self.change(rule_id(&id), json_in(&rule, "rule"), async |store, id, rule| {
-            done(store.update_rule(id, &rule).await)
-        })
+        self.change(rule_id(&id).and_then(|id| Ok(PermissionChange::UpdateRule(id, json_in(&rule, "rule")?))))
     }
 
     /// Deletes a rule.
     #[wasm_bindgen(js_name = "deleteRule", unchecked_return_type = "Promise<void>")]
     pub fn delete_rule(&self, #[wasm_bindgen(unchecked_param_type = "number")] id: JsValue) -> Promise {
-        self.change(rule_id(&id), Ok(Value::Null), async |store, id, _| {
-            done(store.delete_rule(id).await)
-        })
+        self.change(rule_id(&id).map(PermissionChange::DeleteRule))
     }
 
     /// What is odd about the rules that sessions of a group look at, or about each group by itself.

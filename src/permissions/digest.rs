@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::{
-    list::{Listed, hex},
+    list::{Listed, hex, positions_in_order},
     message::{Kind, MessageView},
 };
 
@@ -70,10 +70,16 @@ fn write<M: MessageView>(text: &mut String, value: &M, skipped: &[&[String]]) {
         }
         Kind::Object => {
             text.push('{');
-            let mut members = value.members();
-            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+            let members = value.members();
+            let units = |at: usize| {
+                members
+                    .get(at)
+                    .into_iter()
+                    .flat_map(|(name, _)| name.encode_utf16())
+            };
+            let order = positions_in_order(members.len(), &|a, b| units(a).cmp(units(b)));
             let mut first = true;
-            for (name, member) in &members {
+            for (name, member) in order.into_iter().filter_map(|at| members.get(at)) {
                 let Some(skipped) = behind(skipped, name, false) else {
                     continue;
                 };

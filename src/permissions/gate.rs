@@ -113,6 +113,8 @@ pub struct Circumstances<'a> {
     pub run_context: Option<&'a RunContext>,
     /// The permission group.
     pub group: Option<&'a str>,
+    /// The groups that exist, where they are not those of the policy.
+    pub groups: Option<&'a [String]>,
     /// Whose session it is.
     pub agent_id: Option<&'a str>,
     /// Where it comes from.
@@ -148,6 +150,8 @@ pub struct Inquiry {
     pub run_context: Option<RunContext>,
     /// The permission group.
     pub group: Option<String>,
+    /// The groups that exist, where they are not those of the policy.
+    pub groups: Option<Vec<String>>,
     /// Whose session it is.
     pub agent_id: Option<String>,
     /// Where it comes from.
@@ -177,6 +181,7 @@ impl Inquiry {
                 preset: self.preset,
                 run_context: self.run_context.as_ref(),
                 group: self.group.as_deref(),
+                groups: self.groups.as_deref(),
                 agent_id: self.agent_id.as_deref(),
                 source: self.source.as_deref(),
                 bypasses: &self.bypasses,
@@ -361,52 +366,14 @@ impl Question<'_> {
         }
     }
 
-    fn judge(&self, policy: &Policy, answers: &[ResolvedPath], traced: bool) -> Decision {
-        let queries = self.queries_and_more();
-        let ground = self.ground(policy, &queries, answers, traced);
-        let place = self.circumstances.place;
-        let mut answers = answers.iter().skip(ROOTS + queries.grants);
-        let paths: Vec<Option<Resolved>> = self
-            .requests
-            .iter()
-            .map(|request| match &request.requested {
-                Requested::NoPath => None,
-                Requested::Path(path) => Some(Resolved::new(
-                    queries.directory.join(path),
-                    answers.next(),
-                    place.style,
-                )),
-            })
-            .listed();
+    /// The outcome alone, and the step that set it.
+    pub fn outcome(&self, policy: &Policy, answers: &[ResolvedPath]) -> (Action, Reason) {
+        let (verdict, ..) = self.verdict(policy, answers, false);
+        (verdict.outcome, verdict.reason)
+    }
 
-        let mut trace = Vec::new();
-        for note in &ground.notes {
-            trace.push(TraceStep {
-                step: "run_context",
-                outcome: Action::Require,
-                note: Some(note.clone()),
-                rule: None,
-                path: None,
-            });
-        }
-        let mut strictest: Option<Verdict> = None;
-        for part in self.parts(&paths) {
-            let verdict = self.judge_part(&ground, &part, &mut trace);
-            if strictest
-                .as_ref()
-                .is_none_or(|other| verdict.outcome > other.outcome)
-            {
-                strictest = Some(verdict);
-            }
-        }
-        // A call has a part at least; without one nobody could say what it does.
-        let verdict = strictest.unwrap_or(Verdict {
-            outcome: Action::Require,
-            reason: Reason::NoMatch,
-            rule: None,
-            path: None,
-            detail: None,
-        });
+    fn judge(&self, policy: &Policy, answers: &[ResolvedPath], traced: bool) -> Decision {
+        let (verdict, paths, trace) = self.verdict(policy, answers, traced);
         let decided = self.requests.iter().zip(&paths).map(|(request, path)| {
             let requested = match &request.requested {
                 Requested::Path(path) => path.clone(),
@@ -436,6 +403,60 @@ impl Question<'_> {
             paths,
             trace,
         }
+    }
+
+    fn verdict(
+        &self,
+        policy: &Policy,
+        answers: &[ResolvedPath],
+        traced: bool,
+    ) -> (Verdict, Vec<Option<Resolved>>, Vec<TraceStep>) {
+        let queries = self.queries_and_more();
+        let ground = self.ground(policy, &queries, answers, traced);
+        let place = self.circumstances.place;
+        let mut answers = answers.iter().skip(ROOTS + queries.grants);
+        let paths: Vec<Option<Resolved>> = self
+            .requests
+            .iter()
+            .map(|request| match &request.requested {
+                Requested::NoPath => None,
+                Requested::Path(path) => Some(Resolved::new(
+                    queries.directory.join(path),
+                    answers.next(),
+                    place.style,
+                )),
+            })
+            .listed();
+
+        let mut trace = Vec::new();
+        for note in ground.notes.iter().filter(|_| traced) {
+            trace.push(TraceStep {
+                step: "run_context",
+                outcome: Action::Require,
+                note: Some(note.clone()),
+                rule: None,
+                path: None,
+            });
+        }
+        let mut strictest: Option<Verdict> = None;
+        for part in self.parts(&paths) {
+            let verdict = self.judge_part(&ground, &part, &mut trace);
+            if strictest
+                .as_ref()
+                .is_none_or(|other| verdict.outcome > other.outcome)
+            {
+                strictest = Some(verdict);
+            }
+        }
+        // A call has a part at least; without one nobody could say what it does.
+        let verdict = strictest.unwrap_or(Verdict {
+            outcome: Action::Require,
+            reason: Reason::NoMatch,
+            rule: None,
+            path: None,
+            detail: None,
+        });
+        (verdict, paths, trace)
     }
 
     fn ground<'q>(
@@ -666,7 +687,7 @@ impl Question<'_> {
             return Some((Reason::LockedRule, Some(rule), None));
         }
         if let Some(group) = self.circumstances.group
-            && !ground.policy.has_group(group)
+            && !ground.policy.has_group(group, self.circumstances.groups)
         {
             return Some((Reason::GroupMissing, None, Some(format!("`{group}`"))));
         }

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     Result,
     list::Listed,
+    message::MessageView,
     paths::Fold,
     run_context::RunContext,
     untyped::{self, FromJson, Reader, field_error},
@@ -42,8 +43,6 @@ pub fn protected_names(names: Option<Vec<String>>, fold: Fold) -> Result<Vec<Str
 pub struct DecideInput {
     /// The call, and what it is judged by.
     pub inquiry: Inquiry,
-    /// The groups that exist, where the caller says so.
-    pub groups: Option<Vec<String>>,
     resolved: Vec<(Query, ResolvedPath)>,
 }
 
@@ -123,6 +122,7 @@ impl DecideInput {
                 place,
                 preset: object.read("preset"),
                 group,
+                groups: object.read("groups"),
                 run_context,
                 agent_id: object.read("agentId"),
                 source: object.read("source"),
@@ -133,7 +133,6 @@ impl DecideInput {
                 // Without a clock every bypass that ends has ended.
                 now: object.read::<Option<f64>>("now").unwrap_or(f64::INFINITY),
             },
-            groups: object.read("groups"),
             resolved: resolved
                 .unwrap_or_default()
                 .into_iter()
@@ -142,6 +141,37 @@ impl DecideInput {
         });
         let input = object.finish(input)?;
         input.ok_or_else(|| field_error("input.cwd", "must be an absolute path"))
+    }
+
+    /// Another call, another time, other answers; all else as it was. `resolved` holds base, path and answer of each, one after
+    /// another with NUL between: the answer begins with `c` where it is canonical.
+    pub fn changes<M: MessageView>(
+        &mut self,
+        tool_name: String,
+        arguments: &M,
+        now: Option<f64>,
+        resolved: &str,
+    ) {
+        let inquiry = &mut self.inquiry;
+        inquiry.tool_name = tool_name;
+        inquiry.now = now.unwrap_or(f64::INFINITY);
+        match inquiry.tool.as_ref().filter(|tool| tool.declares_paths()) {
+            Some(tool) => inquiry.requests = tool.requests(arguments),
+            None => inquiry.texts = texts_in(arguments),
+        }
+        self.resolved.clear();
+        let mut parts = resolved.split('\0');
+        while let (Some(base), Some(path), Some(answer)) = (parts.next(), parts.next(), parts.next()) {
+            let query = Query {
+                base: base.to_owned(),
+                path: path.to_owned(),
+            };
+            let answer = match answer.strip_prefix('c') {
+                Some(canonical) => ResolvedPath::Canonical(canonical.to_owned()),
+                None => ResolvedPath::Unresolved(answer.get(1..).unwrap_or_default().to_owned()),
+            };
+            self.resolved.push((query, answer));
+        }
     }
 
     /// What the host says of these paths.

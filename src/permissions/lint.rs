@@ -6,7 +6,7 @@ use super::{
     policy::Policy,
     rule::{ApprovalRule, DEFAULT_GROUP, check_catch_all},
 };
-use crate::list::Listed;
+use crate::{list::Listed, untyped::insert_sorted};
 
 /// Something odd about rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,16 +31,19 @@ impl Policy {
         let in_chain = |rule: &ApprovalRule| {
             group.is_none_or(|group| rule.group_id == group || rule.group_id == DEFAULT_GROUP)
         };
-        let mut chain = (0..self.rules().len())
-            .filter_map(|at| Some((at, self.rule(at).filter(|rule| in_chain(rule))?)))
-            .listed();
-        chain.sort_by(|(_, a), (_, b)| {
+        let order = |(_, a): &(usize, &ApprovalRule), (_, b): &(usize, &ApprovalRule)| {
             let groups = match group {
                 Some(_) => (a.group_id == DEFAULT_GROUP).cmp(&(b.group_id == DEFAULT_GROUP)),
                 None => a.group_id.cmp(&b.group_id),
             };
             groups.then_with(|| a.order().cmp(&b.order()))
-        });
+        };
+        let mut chain = Vec::new();
+        for (at, rule) in self.rules().iter().enumerate() {
+            if in_chain(rule) {
+                insert_sorted(&mut chain, (at, rule), &order);
+            }
+        }
         let forms = chain.iter().map(|(at, _)| self.forms_of(*at)).listed();
 
         let mut findings = Vec::new();

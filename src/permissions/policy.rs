@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Result,
-    list::Listed,
+    list::{Listed, positions_in_order},
     paths::{AbsolutePath, Fold, PathStyle, is_in, relative_key},
 };
 
@@ -76,19 +76,13 @@ impl Policy {
         let locked = chain
             .iter()
             .any(|group| group.locked(self, Action::Deny, &call).is_some());
-        let first = chain.iter().find_map(|group| group.first(self, &call));
-        // An earlier rule for some paths may let some calls through.
-        let denies = first
-            .and_then(|at| self.rule(at))
-            .filter(|rule| rule.action == Action::Deny);
-        let earlier = |deny: &ApprovalRule| {
-            self.rules.iter().any(|rule| {
-                rule.action != Action::Deny
-                    && (rule.group_id != deny.group_id || rule.order() < deny.order())
-                    && (rule.path_pattern.is_some() || rule.tool_pattern.starts_with('@'))
-            })
-        };
-        locked || denies.is_some_and(|deny| !earlier(deny))
+        let rules = chain.iter().flat_map(|group| group.all.rules.iter());
+        // A deny for some paths hides nothing: what it leaves over comes to the rules behind it. The first other rule that may
+        // speak of a call of this tool, whatever its paths are, decides.
+        let first = rules
+            .filter(|rule| rule.speaks_to(self, &call))
+            .find(|rule| rule.matches(self, &call) || rule.action != Action::Deny && rule.may_name(tool));
+        locked || first.is_some_and(|rule| rule.action == Action::Deny)
     }
 
     pub(super) fn rule(&self, at: usize) -> Option<&ApprovalRule> {
@@ -106,9 +100,10 @@ impl Policy {
         self.fold
     }
 
-    /// Whether a group exists. `default` always does.
-    pub fn has_group(&self, name: &str) -> bool {
-        name == DEFAULT_GROUP || self.groups.iter().any(|group| group == name)
+    /// Whether a group exists: of these, or of those of the policy. `default` always does.
+    pub fn has_group(&self, name: &str, groups: Option<&[String]>) -> bool {
+        let groups = groups.unwrap_or(&self.groups);
+        name == DEFAULT_GROUP || groups.iter().any(|group| group == name)
     }
 
     /// The rules that a session of this group looks at, in order.
@@ -125,8 +120,8 @@ impl Policy {
     }
 
     fn groups_of(&self, style: PathStyle) -> Vec<Group> {
-        let mut order: Vec<usize> = (0..self.rules.len()).listed();
-        order.sort_by_key(|at| self.rules.get(*at).map(ApprovalRule::order));
+        let order_of = |at: usize| self.rules.get(at).map(ApprovalRule::order);
+        let order = positions_in_order(self.rules.len(), &|a, b| order_of(a).cmp(&order_of(b)));
         let mut groups: Vec<Group> = Vec::new();
         for at in order {
             let Some(rule) = self.rules.get(at) else { continue };
@@ -469,6 +464,15 @@ impl Compiled {
         tool && whose() && path()
     }
 
+    /// Whether it speaks of some call of a tool.
+    fn may_name(&self, tool: &str) -> bool {
+        match &self.tool {
+            ToolPattern::Any | ToolPattern::Files { .. } => true,
+            ToolPattern::Exact(name) => name == tool,
+            ToolPattern::Prefix(prefix) => tool.starts_with(prefix.as_str()),
+        }
+    }
+
     fn matches(&self, policy: &Policy, call: &Subject<'_>) -> bool {
         let tool = match &self.tool {
             ToolPattern::Any => true,
@@ -526,6 +530,22 @@ struct Places {
     kinds: Vec<(bool, Anchor, Shape)>,
 }
 
+/// Places by key, sorted; those of a key in the order in which they came.
+fn grouped(places: &[(String, usize)]) -> Vec<(String, Vec<usize>)> {
+    let key = |at: usize| places.get(at).map(|(key, _)| key.as_str());
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for at in positions_in_order(places.len(), &|a, b| key(a).cmp(&key(b))) {
+        let Some((key, place)) = places.get(at) else {
+            continue;
+        };
+        match groups.last_mut() {
+            Some((last, places)) if last == key => places.push(*place),
+            _ => groups.push((key.clone(), vec![*place])),
+        }
+    }
+    groups
+}
+
 /// So many rules are looked at one after another faster than they are found.
 const FEW: usize = 8;
 
@@ -572,18 +592,13 @@ impl RuleSet {
             };
             by_tool.push((key, place));
         }
-        by_tool.sort();
-        for (key, place) in by_tool {
-            if self.tools.last().is_none_or(|(last, _)| *last != key) {
-                self.tools.push((key, Places::default()));
-            }
-            if let Some((_, places)) = self.tools.last_mut() {
-                places.listed.push(place);
-            }
-        }
-        let rules = &self.rules;
-        for (_, places) in &mut self.tools {
-            places.index(rules);
+        for (key, listed) in grouped(&by_tool) {
+            let mut places = Places {
+                listed,
+                ..Places::default()
+            };
+            places.index(&self.rules);
+            self.tools.push((key, places));
         }
     }
 
@@ -654,15 +669,7 @@ impl Places {
             key.push_str(&path.key);
             by_path.push((key, place));
         }
-        by_path.sort();
-        for (key, place) in by_path {
-            if self.by_path.last().is_none_or(|(last, _)| *last != key) {
-                self.by_path.push((key, Vec::new()));
-            }
-            if let Some((_, places)) = self.by_path.last_mut() {
-                places.push(place);
-            }
-        }
+        self.by_path = grouped(&by_path);
     }
 
     /// Lowers `first` to the place of the first rule that matches, where that is lower.

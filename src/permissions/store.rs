@@ -64,6 +64,25 @@ impl ToJson for PermissionGroup {
     }
 }
 
+/// What somebody wants changed. Groups and rules are as they came in: untyped JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PermissionChange {
+    /// A new group, without rules: `{ id, name, description? }`.
+    CreateGroup(Value),
+    /// Another name and description for a group: `{ name, description? }`.
+    UpdateGroup(String, Value),
+    /// A group goes with its rules.
+    DeleteGroup(String),
+    /// A new group, `{ id, name }`, with copies of another one's rules.
+    DuplicateGroup(String, Value),
+    /// A new rule. Its id is given here, whatever it brings.
+    AddRule(Value),
+    /// The members of a rule that are given are changed.
+    UpdateRule(i64, Value),
+    /// A rule goes.
+    DeleteRule(i64),
+}
+
 /// One row that is written or removed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RowChange {
@@ -204,20 +223,32 @@ impl Rows {
         changes
     }
 
-    pub(crate) fn create_group(&self, given: &Value) -> Changes {
+    /// What becomes of the rows. `users` are the records whose run contexts name the group that goes.
+    pub(crate) fn decide(&self, change: &PermissionChange, users: &[String]) -> Changes {
+        match change {
+            PermissionChange::CreateGroup(group) => self.create_group(group),
+            PermissionChange::UpdateGroup(id, group) => self.update_group(id, group),
+            PermissionChange::DeleteGroup(id) => self.delete_group(id, users),
+            PermissionChange::DuplicateGroup(source, to) => self.duplicate_group(source, to),
+            PermissionChange::AddRule(rule) => self.add_rule(rule),
+            PermissionChange::UpdateRule(id, rule) => self.update_rule(*id, rule),
+            PermissionChange::DeleteRule(id) => Ok(vec![RowChange::RemoveRule(self.rule(*id)?.id)]),
+        }
+    }
+
+    fn create_group(&self, given: &Value) -> Changes {
         let group = PermissionGroup::parse(given, "group", None)?;
         self.free(&group.id)?;
         Ok(vec![RowChange::PutGroup(group)])
     }
 
-    pub(crate) fn update_group(&self, id: &str, given: &Value) -> Changes {
+    fn update_group(&self, id: &str, given: &Value) -> Changes {
         self.group(id)?;
         let group = PermissionGroup::parse(given, "group", Some(id))?;
         Ok(vec![RowChange::PutGroup(group)])
     }
 
-    /// `users` are the records whose run contexts name the group.
-    pub(crate) fn delete_group(&self, id: &str, users: &[String]) -> Changes {
+    fn delete_group(&self, id: &str, users: &[String]) -> Changes {
         if id == DEFAULT_GROUP {
             let text = "the group `default` is every session's; change its rules instead of deleting it";
             return Err(Error::new(ErrorCode::GroupProtected, text).with("group", id));
@@ -239,8 +270,8 @@ impl Rows {
         Ok(changes)
     }
 
-    /// A new group with copies of another's rules. Where it brings no description, it has the other's.
-    pub(crate) fn duplicate_group(&self, source: &str, given: &Value) -> Changes {
+    /// Where the new group brings no description, it has the other's.
+    fn duplicate_group(&self, source: &str, given: &Value) -> Changes {
         let source = self.group(source)?;
         let mut to = PermissionGroup::parse(given, "to", None)?;
         self.free(&to.id)?;
@@ -251,8 +282,7 @@ impl Rows {
         Ok(changes)
     }
 
-    /// A new rule. Its number is given here, whatever it brings.
-    pub(crate) fn add_rule(&self, given: &Value) -> Changes {
+    fn add_rule(&self, given: &Value) -> Changes {
         let rule = ApprovalRule::from_json(given, "rule")?;
         self.fitting(ApprovalRule {
             id: self.next,
@@ -260,8 +290,7 @@ impl Rows {
         })
     }
 
-    /// Changes the members of a rule that are given.
-    pub(crate) fn update_rule(&self, id: i64, given: &Value) -> Changes {
+    fn update_rule(&self, id: i64, given: &Value) -> Changes {
         let mut whole = self.rule(id)?.to_json();
         let given = untyped::object(given, "rule")?;
         if let Some(members) = whole.as_object_mut() {
@@ -283,11 +312,6 @@ impl Rows {
         self.group(&rule.group_id)?;
         check_catch_all(&rule, &self.rules)?;
         Ok(vec![RowChange::PutRule(rule)])
-    }
-
-    pub(crate) fn delete_rule(&self, id: i64) -> Changes {
-        self.rule(id)?;
-        Ok(vec![RowChange::RemoveRule(id)])
     }
 
     /// These changes as storage knows them.

@@ -9,6 +9,9 @@ use crate::{
 /// What a floor, a grant and the memory directory give. A rule that denies and a locked rule that asks stand above them.
 const UNLESS: &str = "unless a rule forbids it or insists on asking";
 
+/// What a grant that is no absolute path does not give.
+const GRANTS: &str = "though a relative grant not through a link, ";
+
 /// Ends the text while older permission statements are still shown to the model as messages.
 const REPLACES: &str =
     "These permissions replace every earlier statement about permissions in this conversation.";
@@ -63,12 +66,14 @@ pub fn permissions_text(
     }
     match preset {
         Some(Preset::ReadOnly) => line(&[
-            "What the run context grants for reading may be read, ",
+            "The working directory may be read, and what the run context grants for reading, ",
+            GRANTS,
             UNLESS,
             "; its grants for writing do not count under this preset.",
         ]),
         _ => line(&[
-            "What the run context grants may be read or written as it says, ",
+            "The working directory may be read, and what the run context grants may be read or written as it says, ",
+            GRANTS,
             UNLESS,
             ".",
         ]),

@@ -9,6 +9,7 @@ use crate::{
     permissions::{Action, BypassScope},
     session::{Approval, ApprovalStatus, Machine, ToolCall, approval_not_found, check_seconds, rejection},
     storage::{Commit, CommitStatus},
+    untyped::insert_sorted,
 };
 
 /// What a person says.
@@ -331,14 +332,14 @@ impl<M: MessageData + 'static> Runtime<M> {
             if let Some(approval) = Approval::read(&stored)
                 && approval.status == ApprovalStatus::Pending
             {
-                pending.push((stored.session_id, approval));
+                let oldest_first = |(_, a): &(String, Approval<M>), (_, b): &(String, Approval<M>)| {
+                    a.created_at
+                        .total_cmp(&b.created_at)
+                        .then_with(|| a.id.cmp(&b.id))
+                };
+                insert_sorted(&mut pending, (stored.session_id, approval), &oldest_first);
             }
         }
-        pending.sort_by(|(_, a), (_, b)| {
-            a.created_at
-                .total_cmp(&b.created_at)
-                .then_with(|| a.id.cmp(&b.id))
-        });
         Ok(pending)
     }
 

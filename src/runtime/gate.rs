@@ -123,35 +123,46 @@ impl<M: MessageData + 'static> Session<M> {
         let stale = self.catch_up().await.err();
         let (policy, unread) = self.runtime.policy_in_force().await;
         let unverified = stale.or(unread).map(|error| error.to_string());
-        let host = parts.host.clone();
         let style = self.runtime.path_style();
-        let (now, workspace) = (self.now(), self.runtime.workspace_root());
-        let mut inquiries =
-            self.machine()
-                .inquiries(call, found, style, workspace.as_deref(), &parts.protected, now);
-        for inquiry in &mut inquiries {
-            inquiry.unverified = inquiry.unverified.take().or_else(|| unverified.clone());
-        }
-        let placed = self.machine().has_place(style);
-        let queries = inquiries
-            .iter()
-            .map(|inquiry| inquiry.question().queries())
-            .listed();
-        let answers = match host.filter(|_| placed) {
-            Some(host) => resolve(&*host, &queries).await,
-            None => {
-                let why = if placed {
-                    "there is no host"
-                } else {
-                    "the session's `cwd` is not absolute"
-                };
-                unresolved(&queries, why)
+        let root = self.runtime.workspace_root();
+        let inquire = || {
+            // The clock is the host's and may call anything: first the time, then the look at where we are.
+            let now = self.now();
+            let machine = self.machine();
+            let mut inquiries =
+                machine.inquiries(call, found.clone(), style, root.as_deref(), &parts.protected, now);
+            for inquiry in &mut inquiries {
+                inquiry.unverified = inquiry.unverified.take().or_else(|| unverified.clone());
             }
+            inquiries
+        };
+        let placed = self.machine().has_place(style, root.as_deref());
+        let host = parts.host.as_ref().filter(|_| placed);
+        let mut inquiries = inquire();
+        let mut queries = queries_of(&inquiries);
+        for _ in 0..ASKED_AT_MOST {
+            let Some(host) = host else { break };
+            let answers = resolve(&**host, &queries).await;
+            // What a person took back while the host was asked is not given any more.
+            inquiries = inquire();
+            let asked = std::mem::replace(&mut queries, queries_of(&inquiries));
+            if asked == queries {
+                return Ok(Asked {
+                    policy,
+                    inquiries,
+                    answers,
+                });
+            }
+        }
+        let why = match (&parts.host, host) {
+            (None, _) => "there is no host",
+            (_, None) => "the session's `cwd` or the workspace's root is not absolute",
+            _ => "what the host has to resolve changed while it was asked",
         };
         Ok(Asked {
             policy,
             inquiries,
-            answers,
+            answers: unresolved(&queries, why),
         })
     }
 
@@ -201,6 +212,14 @@ impl<M: MessageData + 'static> Session<M> {
     pub fn clear_bypass(&self) {
         self.machine_mut().clear_bypass();
     }
+}
+
+/// So often the host is asked again where what it has to resolve changed while it was asked.
+const ASKED_AT_MOST: usize = 3;
+
+fn queries_of(inquiries: &[Inquiry]) -> Vec<Vec<Query>> {
+    let queries = inquiries.iter().map(|inquiry| inquiry.question().queries());
+    queries.listed()
 }
 
 fn unresolved(queries: &[Vec<Query>], why: &str) -> Vec<Vec<ResolvedPath>> {

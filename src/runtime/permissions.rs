@@ -3,20 +3,15 @@
 //! Storage says by a number whether somebody changed something. What was read stays, with its number, and is read again
 //! only where that differs. A change is decided on what was read and written only where the number is still the same.
 
-use std::{
-    cell::{Cell, RefCell},
-    fmt,
-    rc::Rc,
-};
-
-use serde_json::Value;
+use std::{cell::RefCell, fmt, rc::Rc};
 
 use super::{Listeners, RuntimeEvent, Signal};
 use crate::{
     Error, ErrorCode, Result,
     paths::Fold,
     permissions::{
-        ApprovalRule, LintFinding, PermissionGroup, Policy, RowChange, Rows, protected_rule, users_of,
+        ApprovalRule, LintFinding, PermissionChange, PermissionGroup, Policy, RowChange, Rows,
+        protected_rule, users_of,
     },
     storage::{SharedStorage, SharedWrite, keys},
 };
@@ -129,78 +124,6 @@ impl PermissionStore {
         Ok(policy.lint(group))
     }
 
-    /// A new group, without rules: `{ id, name, description? }`.
-    ///
-    /// # Errors
-    /// `invalid_argument` with the `field`, `conflict` where the id is taken; as [`PermissionStore::policy`].
-    pub async fn create_group(&self, group: &Value) -> Result<()> {
-        self.change(&|rows| rows.create_group(group)).await
-    }
-
-    /// Another name and description for a group: `{ name, description? }`.
-    ///
-    /// # Errors
-    /// `not_found`, `invalid_argument` with the `field`; as [`PermissionStore::policy`].
-    pub async fn update_group(&self, id: &str, group: &Value) -> Result<()> {
-        self.change(&|rows| rows.update_group(id, group)).await
-    }
-
-    /// Deletes a group with its rules.
-    ///
-    /// # Errors
-    /// `group_protected` for `default`; `group_in_use` where the run context of a project, ticket or job names it;
-    /// `not_found`; as [`PermissionStore::policy`].
-    pub async fn delete_group(&self, id: &str) -> Result<()> {
-        let mut users = Vec::new();
-        for store in keys::WITH_RUN_CONTEXT {
-            users.append(&mut users_of(id, store, &self.storage.list(store).await?));
-        }
-        self.change(&|rows| rows.delete_group(id, &users)).await
-    }
-
-    /// A new group, `{ id, name }`, with copies of the rules of another one.
-    ///
-    /// # Errors
-    /// `not_found`, `invalid_argument` with the `field`, `conflict` where the id is taken; as [`PermissionStore::policy`].
-    pub async fn duplicate_group(&self, source: &str, to: &Value) -> Result<()> {
-        self.change(&|rows| rows.duplicate_group(source, to)).await
-    }
-
-    /// Adds a rule and answers its id.
-    ///
-    /// # Errors
-    /// `invalid_argument` with the `field`; `not_found` where there is no such group; `rule_conflict` where the group has a
-    /// rule for every call that says something else; as [`PermissionStore::policy`].
-    pub async fn add_rule(&self, rule: &Value) -> Result<i64> {
-        let id = Cell::new(0);
-        let decide = |rows: &Rows| {
-            let changes = rows.add_rule(rule)?;
-            if let Some(RowChange::PutRule(rule)) = changes.first() {
-                id.set(rule.id);
-            }
-            Ok(changes)
-        };
-        self.change(&decide).await?;
-        Ok(id.get())
-    }
-
-    /// Changes the members of a rule that are given.
-    ///
-    /// # Errors
-    /// `group_protected` for a rule that is code; `not_found` where there is no such rule or group; `conflict` where it was
-    /// deleted meanwhile; otherwise as [`PermissionStore::add_rule`].
-    pub async fn update_rule(&self, id: i64, rule: &Value) -> Result<()> {
-        self.change(&|rows| rows.update_rule(id, rule)).await
-    }
-
-    /// Deletes a rule.
-    ///
-    /// # Errors
-    /// As [`PermissionStore::update_rule`].
-    pub async fn delete_rule(&self, id: i64) -> Result<()> {
-        self.change(&|rows| rows.delete_rule(id)).await
-    }
-
     fn look<T>(&self, look: &dyn Fn(&Rows) -> Result<T>) -> Result<T> {
         match &*self.read.borrow() {
             Some(read) => look(&read.rows),
@@ -258,26 +181,47 @@ impl PermissionStore {
         Changing(self)
     }
 
-    /// Writes what is decided; where somebody else wrote first, it is decided once more on what is there then.
-    async fn change(&self, decide: &dyn Fn(&Rows) -> Result<Vec<RowChange>>) -> Result<()> {
+    /// Changes groups or rules, and answers the id of a rule that was added.
+    ///
+    /// What is decided is written; where somebody else wrote first, it is decided once more on what is there then.
+    ///
+    /// # Errors
+    /// `invalid_argument` with the `field`; `not_found` where there is no such group or rule; `conflict` where a group's id
+    /// is taken, or a row was deleted meanwhile; `rule_conflict` where the group has a rule for every call that says
+    /// something else; `group_protected` for `default` and for rules that are code; `group_in_use` where the run context of
+    /// a project, ticket or job names the group; as [`PermissionStore::policy`].
+    pub async fn change(&self, change: &PermissionChange) -> Result<Option<i64>> {
         let one_at_a_time = self.turn_to_change().await;
         let mut lost = false;
         for _ in 0..PATIENCE {
+            let mut users = Vec::new();
+            if let PermissionChange::DeleteGroup(id) = change {
+                for store in keys::WITH_RUN_CONTEXT {
+                    users.append(&mut users_of(id, store, &self.storage.list(store).await?));
+                }
+            }
             self.refresh().await?;
             let (version, changes, records) = {
                 let read = self.read.borrow();
                 let read = read.as_ref().ok_or_else(unsettled)?;
-                let changes = decide(&read.rows).map_err(|error| gone(error, lost))?;
+                let changes = read
+                    .rows
+                    .decide(change, &users)
+                    .map_err(|error| gone(error, lost))?;
                 let records = read.rows.records(&changes);
                 (read.version, changes, records)
             };
             match self.storage.write(records, Some(version)).await? {
                 SharedWrite::Conflict(_) => lost = true,
                 SharedWrite::Applied(now) => {
+                    let added = match (change, changes.first()) {
+                        (PermissionChange::AddRule(_), Some(RowChange::PutRule(rule))) => Some(rule.id),
+                        _ => None,
+                    };
                     self.took(version, now, changes);
                     drop(one_at_a_time);
                     self.listeners.emit(&RuntimeEvent::PermissionsChanged);
-                    return Ok(());
+                    return Ok(added);
                 }
             }
         }

@@ -4,7 +4,7 @@
 use super::{Machine, Stamp, ToolCall};
 use crate::{
     Error, ErrorCode,
-    list::Listed,
+    list::{Listed, positions_in_order},
     message::MessageData,
     permissions::{DecidedPath, Decision, PathAccess, ToolPolicy, call_digest},
     storage::{ApprovalChange, Commit, StoredApproval},
@@ -223,8 +223,10 @@ impl<M: MessageData> Machine<M> {
             changes.any(|change| change.id == id && change.body.is_none())
         };
         approvals.retain(|approval| !ended(&approval.id));
-        approvals.sort_by(|a, b| a.created_at.total_cmp(&b.created_at));
-        self.gate_state().approvals = approvals;
+        let created = |at: usize| approvals.get(at).map_or(0.0, |it| it.created_at);
+        let order = positions_in_order(approvals.len(), &|a, b| created(a).total_cmp(&created(b)));
+        let ordered = order.into_iter().filter_map(|at| approvals.get(at).cloned());
+        self.gate_state().approvals = ordered.listed();
     }
 
     /// What an answer about a call is bound to.

@@ -91,8 +91,9 @@ pub struct Now {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GateState<M> {
     bypasses: Vec<HeldBypass>,
-    /// Run contexts that were in force before, and still count: until the turn settles, and until the new one is saved.
-    earlier: Vec<StoredRunContext>,
+    /// Run contexts that were in force before, with their presets, and still count: until the turn settles, and until the new
+    /// one is saved.
+    earlier: Vec<(StoredRunContext, Option<Preset>)>,
     /// Calls of the running turn that may run: ids and tools.
     allowed: Vec<(String, String)>,
     /// Calls that a person is asked about.
@@ -140,15 +141,20 @@ impl<M: MessageData> Machine<M> {
             .into_iter()
             .filter(|change| !waits(change.name()))
             .listed();
-        let before = self.header().run_context.clone();
+        let before = self.in_force();
         self.takes_settings(changes, behind);
-        if self.header().run_context != before {
-            if self.is_running() {
-                self.gate_state().earlier.push(before);
-            }
+        let now = self.in_force();
+        if now.0 != before.0 {
             self.declare(DeclaredEvent::RunContext);
         }
+        if now != before && self.is_running() {
+            self.gate_state().earlier.push(before);
+        }
         Ok(())
+    }
+
+    fn in_force(&self) -> (StoredRunContext, Option<Preset>) {
+        (self.header().run_context.clone(), self.header().preset())
     }
 
     /// The run context.
@@ -179,10 +185,11 @@ impl<M: MessageData> Machine<M> {
             context.check(style, "runContext")?;
         }
         let new = StoredRunContext::from(context);
-        let old = self.header().run_context.clone();
-        if new == old {
+        if new == self.header().run_context {
             return Ok(());
         }
+        // Until a person chose a preset, it depends on the run context.
+        let old = self.in_force();
         self.gate_state().earlier.push(old);
         self.declare(DeclaredEvent::RunContext);
         self.commit_settings(vec![Setting::RunContext(new)], stamp);
@@ -259,18 +266,20 @@ impl<M: MessageData> Machine<M> {
         let placed = Place::new(style, self.cwd(), workspace_root);
         let place = placed.unwrap_or_else(|_| Place::root(style));
         let header = self.header();
-        let contexts = self.earlier_contexts().chain([&header.run_context]);
-        let inquiry = |context: &StoredRunContext| Inquiry {
+        let now_in_force = self.in_force();
+        let contexts = self.gate_view().earlier.iter().chain([&now_in_force]);
+        let inquiry = |(context, preset): &(StoredRunContext, Option<Preset>)| Inquiry {
             tool_name: call.name.clone(),
             tool: tool.clone(),
             requests: requests.clone(),
             texts: texts.clone(),
             place: place.clone(),
-            preset: header.preset(),
+            preset: *preset,
             run_context: context.run_context().cloned(),
             group: context
                 .run_context()
                 .and_then(|context| context.tool_group_id().map(str::to_owned)),
+            groups: None,
             agent_id: header.agent_id.clone(),
             source: header.source.clone(),
             bypasses: bypasses.clone(),
@@ -283,13 +292,9 @@ impl<M: MessageData> Machine<M> {
         contexts.map(inquiry).listed()
     }
 
-    /// Whether the session has an absolute directory, so that its host can be asked about paths.
-    pub fn has_place(&self, style: PathStyle) -> bool {
-        Place::new(style, self.cwd(), None).is_ok()
-    }
-
-    fn earlier_contexts(&self) -> impl Iterator<Item = &StoredRunContext> {
-        self.gate_view().earlier.iter()
+    /// Whether the session has an absolute directory in an absolute workspace, so that its host can be asked about paths.
+    pub fn has_place(&self, style: PathStyle, workspace_root: Option<&str>) -> bool {
+        Place::new(style, self.cwd(), workspace_root).is_ok()
     }
 
     fn held_bypasses(&self) -> impl Iterator<Item = &HeldBypass> {

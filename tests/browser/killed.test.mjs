@@ -66,6 +66,7 @@ before(async () => {
                 if (check) model.check = check;
                 const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name }, model, tools, now, strict: false });
                 const session = await runtime.createSession({ id: 's', cwd: '/w' });
+                session.bypass('all');
                 now.now = 2000;
                 return { session };
             };
@@ -222,6 +223,7 @@ test('killed while a commit is under way: the whole of it is there, or nothing',
             const now = kit.handClock(1000);
             const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name }, model, tools, now });
             const session = await runtime.createSession({ id: 's', cwd: '/w' });
+            session.bypass('all');
             now.now = 2000;
             // The commit of the result is the third from here.
             let commits = 0;

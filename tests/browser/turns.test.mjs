@@ -29,6 +29,8 @@ async function prepared(server) {
             const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name }, model, tools, now, ...options });
             const skill = await runtime.skills.add({ content: kit.skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
             const session = await runtime.createSession({ id: 's', cwd: '/w' });
+            // Nobody is asked: these are tests of turns, and a bypass is not stored.
+            session.bypass('all');
             now.now = 2000;
             return { runtime, session, skill, now, counts: () => ({
                 model: model.calls, checks: model.checks, tools: tools.map((tool) => tool.runs ?? 0),
@@ -429,12 +431,13 @@ for (const [what, stop] of [
 
 test('stopped while tools run: what has finished is kept, every open call is answered as interrupted', async () => {
     const found = await prompted(() => {
+        let waiting = 0;
         const made = {
             tools: [
                 kit.tool('look', () => 'seen'),
                 kit.tool('wait', async (args, { signal }) => {
-                    // One task later, so that the other tool has answered.
-                    setTimeout(() => made.controller.abort());
+                    // When both wait, and one task later, so that the other tool has answered.
+                    if (++waiting === 2) setTimeout(() => made.controller.abort());
                     await kit.aborted(signal);
                 }),
             ],
@@ -453,32 +456,44 @@ test('stopped while tools run: what has finished is kept, every open call is ans
     assert.deepEqual(found.counts, { model: 1, checks: 1, tools: [1, 2] });
 });
 
-test('a tool that throws, is not there, has no execute or is not declared to touch nothing gives an error result, and the turn goes on', async () => {
+test('a tool that throws, is not there or has no execute gives an error result, and the turn goes on', async () => {
     const found = await prompted(() => ({
         tools: [
             kit.tool('breaks', () => {
                 throw new Error('out of paper');
             }),
             { name: 'declared', access: 'none' },
-            kit.tool('writes', () => 'written', { access: 'write' }),
         ],
         model: kit.scripted(
-            kit.calling(['c1', 'breaks'], ['c2', 'missing'], ['c3', 'declared'], ['c4', 'writes']),
+            kit.calling(['c1', 'breaks'], ['c2', 'missing'], ['c3', 'declared']),
             kit.assistant('Done.'),
         ),
     }));
     const failed = (id, name, text) => answered(id, name, text, { isError: true });
     const messages = [
-        called(['c1', 'breaks'], ['c2', 'missing'], ['c3', 'declared'], ['c4', 'writes']),
+        called(['c1', 'breaks'], ['c2', 'missing'], ['c3', 'declared']),
         failed('c1', 'breaks', 'out of paper'),
         failed('c2', 'missing', 'there is no tool named `missing`'),
         failed('c3', 'declared', 'the tool `declared` cannot be run here: it has no `execute`'),
-        failed('c4', 'writes', 'the tool `writes` is not allowed here: only tools declared with access `none` can run'),
         said('Done.'),
     ];
     assert.deepEqual(found.outcome, { gave: { outcome: 'success', saved: true } });
     assert.deepEqual(stored.normal(found.after), stored.session(then(messages, 4, ended('success'))));
-    assert.deepEqual(found.counts, { model: 2, checks: 1, tools: [1, 0, 0] });
+    assert.deepEqual(found.counts, { model: 2, checks: 1, tools: [1, 0] });
+});
+
+test('a call that a rule forbids is not run, and the model is told', async () => {
+    const found = await page.run(async (name) => {
+        const tools = [kit.tool('writes', () => 'written', { access: 'write' })];
+        const model = kit.scripted(kit.calling(['c1', 'writes']), kit.assistant('Done.'));
+        const { runtime, session } = await start(name, { model, tools });
+        await runtime.permissions.addRule({ tool_pattern: 'writes', action: 'deny' });
+        return { result: await session.prompt('Hello'), messages: session.messages, runs: tools[0].runs };
+    }, name);
+    assert.deepEqual(found.result, { outcome: 'success', saved: true });
+    const [told] = answered('c1', 'writes', '`writes` is denied: a rule says so', { isError: true });
+    assert.deepEqual(found.messages[2], told);
+    assert.equal(found.runs, 0);
 });
 
 // ---- writes that fail ------------------------------------------------------------------------------------------------------

@@ -137,6 +137,12 @@ for (const colorScheme of ['light', 'dark']) {
         await chat.box.press('Enter');
         await chat.stop.waitFor({ state: 'hidden' });
         await sideways('a conversation');
+        await chat.box.fill(`/write outbox/${'averylongname'.repeat(20)} some words`);
+        await chat.box.press('Enter');
+        await chat.waiting.getByRole('form').waitFor();
+        await sideways('a call that waits');
+        await chat.waiting.getByRole('button', { name: /^Reject/ }).click();
+        await chat.stop.waitFor({ state: 'hidden' });
         await page.getByRole('button', { name: 'Skills' }).click();
         await sideways('the skills');
         await page.getByRole('button', { name: 'Help' }).click();
@@ -161,6 +167,9 @@ test('every control has a name of its own, and every region says what it is', as
     await page.getByText('Nothing said yet').waitFor();
     await page.getByRole('button', { name: /^Skills/ }).click();
     await page.getByRole('button', { name: 'What the model saw' }).click();
+    await chat.box.fill('/twice a.md b');
+    await chat.box.press('Enter');
+    await chat.waiting.getByRole('form').nth(1).waitFor();
 
     const session = await page.context().newCDPSession(page);
     const { nodes } = await session.send('Accessibility.getFullAXTree');
@@ -168,11 +177,14 @@ test('every control has a name of its own, and every region says what it is', as
         !ignored && ['button', 'link', 'textbox', 'combobox', 'checkbox', 'tab', 'option', 'img', 'listbox', 'dialog'].includes(role.value));
     const names = controls.map(({ role, name }) => `${role.value} ${name?.value ?? ''}`);
     assert.deepEqual(names.filter((name) => /^\w+ *$/.test(name)), [], 'controls without a name');
-    const repeated = names.filter((name, at) => names.indexOf(name) !== at);
+    // An option is heard with the name of its box.
+    const repeated = names.filter((name, at) => !name.startsWith('option ') && names.indexOf(name) !== at);
     assert.deepEqual(repeated, [], 'names that mean two things');
     for (const wanted of [
         'textbox Message', 'button Send', 'combobox Permissions', 'button Skills', 'button New chat', 'button Help',
         'button Rename “/tool $code-review”', 'button Delete “/tool $code-review”', 'tab Messages', 'link Skip to the message box',
+        'button Approve write_file a.md', 'button Reject write_file a.md.copy', 'textbox Note for rejecting write_file a.md',
+        'combobox After approving write_file a.md',
     ]) {
         assert.ok(names.includes(wanted), `${wanted} in ${names.join(', ')}`);
     }
@@ -191,6 +203,9 @@ test('text has enough contrast in light and in dark', async () => {
         await chat.box.press('Enter');
         await chat.stop.waitFor({ state: 'hidden' });
         await page.getByRole('button', { name: 'What the model saw' }).click();
+        await chat.box.fill('/write a.md b');
+        await chat.box.press('Enter');
+        await chat.waiting.getByRole('form').waitFor();
         const weak = await page.evaluate(() => {
             const parse = (color) => color.match(/[\d.]+/g).map(Number);
             const light = (rgb) => {

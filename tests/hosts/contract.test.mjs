@@ -12,11 +12,12 @@ import { installed } from '../support/project.mjs';
 const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
-    ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
+    Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
     FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
-    Outcome, ParsedSkill, PermissionGroup, PermissionPreset, Placement, PromptOptions, RequestReport, ResolvedPath, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
+    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
+    RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillInfo,
-    SkillLoad, SkillRevision, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TurnResult,
+    SkillLoad, SkillRevision, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
     UserMessage, UserTurn,
 } from 'runcontext';
 
@@ -45,12 +46,19 @@ const model: ModelClient = {
 };
 const tool: Tool = {
     name: 'look', description: 'Looks.', parameters: { type: 'object' }, access: 'none',
-    async execute(args: { at: string }, context) { void (context.signal satisfies AbortSignal); return args.at + context.workingDirectory; },
+    category: 'c', mcpServer: 'm', advisory: ['/why'],
+    async execute(args: { at: string }, context) {
+        void [context.signal satisfies AbortSignal, context.decision satisfies Decision];
+        return args.at + context.workingDirectory;
+    },
+};
+const reader: Tool = {
+    name: 'read', paths: [{ argument: '/files/*', access: 'read', kind: 'file' }], extractPaths: (args: { patch: string }) => [{ path: args.patch, access: 'write' }],
 };
 const resolved: ResolvedPath[] = [{ canonical: '/w/a' }, { unresolved: 'why' }];
 const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: 'posix', resolvePaths: (base, paths) => (base === paths[0] ? [] : resolved) };
 const options: RuntimeOptions = {
-    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool], model, now: () => Date.now(), strict: false,
+    storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool, reader], model, now: () => Date.now(), strict: false, protectedNames: ['secrets'],
 };
 
 export async function use(): Promise<void> {
@@ -66,6 +74,7 @@ export async function use(): Promise<void> {
     const created: SessionOptions = {
         id: 's', cwd: '/w', dialect, permissionPreset: preset, agentId: 'a', source: 's', headless: true, systemPrompt: 'x', projectInstructions: [file],
         sections: [section], model: reference,
+        runContext: { security_group: 'g', system_prompt: ['x'], allow_fs_writes: ['logs/*'], allow_fs_reads: ['docs/'], working_directory: '/w' },
     };
     const session: rc.Session = await runtime.createSession(created);
     const opened: rc.Session[] = [await runtime.openSession('s'), await runtime.continueRecent(), await runtime.continueRecent('/w')];
@@ -96,6 +105,25 @@ export async function use(): Promise<void> {
     const rules: ApprovalRule[] = [...await store.listRules(), ...await store.listRules('h')];
     const odd: LintFinding[] = [...await store.lint(), ...await store.lint('h')];
 
+    const inbox: rc.ApprovalInbox = runtime.approvals;
+    const pending: PendingApproval[] = await inbox.list();
+    const answers: ApprovalResult[] = [
+        await inbox.resolve('x', { action: 'reject', note: 'no' }),
+        await inbox.resolve('x', { action: 'approve', bypassSeconds: 600, bypassScope: 'category' }),
+        await inbox.resolve('x', { action: 'approve', bypassSeconds: 'until-restart' }),
+    ];
+    const asked: ToolCall = { toolCallId: 'c', toolName: 'look', arguments: {} };
+    const decisions: Decision[] = [await session.gate(asked), await session.explain(asked)];
+    const told: [Action, Reason, TraceStep[]][] = decisions.map((decision) => [decision.outcome, decision.reason, decision.trace]);
+    const led: [PathAccess, string | undefined][] = decisions.flatMap(({ paths }) => paths.map((path: DecidedPath) => [path.access, path.canonical]));
+    session.bypass('all');
+    session.bypass({ category: 'c' }, 5);
+    session.bypass({ mcpServer: 'm' });
+    session.clearBypass();
+    const visible: ToolDeclaration[] = session.visibleTools();
+    await session.setRunContext(null);
+    const context: RunContext | null = session.runContext;
+
     const messages: readonly Message[] = session.messages;
     const page: Message[] = await session.readMessages({ before: 1, limit: 1 });
     const state: SessionState = session.state;
@@ -124,9 +152,12 @@ export async function use(): Promise<void> {
     await turn.dispatched();
     await turn.append({ role: 'assistant' }, { role: 'toolResult' });
     const calls: ToolCall[] = turn.openCalls;
+    const gated: Decision = await turn.gate(asked);
+    answers.push(await turn.approval('x'), await turn.approval('x', { signal: new AbortController().signal }));
     const ends: TurnResult[] = [await turn.finish(), await turn.finish({ outcome: 'error', error: 'x' }), await turn.cancel()];
     const cut: { unanswered: ToolCall[]; pendingApprovals: string[] } | undefined = session.interrupted;
-    ends.push(await session.abandon());
+    ends.push(await session.abandon(), await session.resumePrompt(), await session.resumePrompt({ signal: new AbortController().signal }));
+    const resumed: rc.Turn = await session.resume();
     await session.abort();
     await session.flush();
     await session.setTitle('x');
@@ -140,6 +171,8 @@ export async function use(): Promise<void> {
             case 'update': return void (event.message satisfies Message);
             case 'turn-end': return void (event.result satisfies TurnResult);
             case 'save-failed': return void (event.error.code satisfies RunContextErrorCode);
+            case 'approval-requested': return void (event.requestId satisfies string);
+            case 'approval-resolved': return void (event.result satisfies ApprovalResult);
             case 'settings': case 'saved': return;
         }
     })();
@@ -155,8 +188,13 @@ export async function use(): Promise<void> {
     const parsed: { skill?: ParsedSkill; diagnostics: Diagnostic[] } = rc.parseSkill('x', '/x');
     const fields: Record<string, FieldValue> = parsed.skill?.fields ?? {};
     const mentions: { id: string; start: number; end: number }[] = rc.findSkillMentions('$x', [{ id: 'i', name: 'x', location: '/x' }]);
+    const input: DecideInput = { call: asked, tool, preset: 'read-only', cwd: '/w', resolved: [{ base: '/w', path: 'a', result: { canonical: '/w/a' } }] };
+    const policy: rc.Policy = rc.compilePolicy(rc.seededRules());
+    const alone: Decision[] = [policy.decide(input), rc.decide({ ...input, rules })];
+    const wanted: { base: string; path: string }[] = rc.pathsToResolve(input);
+    odd.push(...policy.lint());
     void [
-        groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
+        pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
         saveError, request, report, calls, cut, more, titles, id, projected, texts, fields, mentions,
     ];
 }
@@ -211,7 +249,7 @@ const model = { async complete(request, { report }) {
     if (call++ === 0) return { role: 'assistant', content: [{ type: 'toolCall', id: 'c', name: 'look', arguments: {} }] };
     return { role: 'assistant', content: 'x', bad() {} };
 } };
-const tools = [{ name: 'look', description: 'x', parameters: {}, access: 'none', execute: () => 'x' }];
+const tools = [{ name: 'look', description: 'x', parameters: {}, paths: [{ argument: '/at', access: 'write' }], execute: () => 'x' }];
 const runtime = await rc.Runtime.open({ storage: 'memory', model, tools });
 note('StorageInfo', runtime.storageInfo);
 const skill = await runtime.skills.add({ content: '---\\nname: demo\\ndescription: y\\nodd: z\\n---\\nDo.', location: '/demo/SKILL.md' });
@@ -222,9 +260,16 @@ for (const tool_pattern of ['read*', '*']) await runtime.permissions.addRule({ t
 for (const rule of await runtime.permissions.listRules()) note('ApprovalRule', rule);
 for (const finding of await runtime.permissions.lint()) note('LintFinding', finding);
 for (const diagnostic of skill.diagnostics) note('Diagnostic', diagnostic);
-const session = await runtime.createSession({ sections: [{ name: 'a', content: 'b' }], projectInstructions: [{ path: 'a', content: 'b' }], model: { provider: 'p', id: 'm', contextWindow: 5, maxTokens: 1 } });
+const session = await runtime.createSession({ agentId: 'a', sections: [{ name: 'a', content: 'b' }], projectInstructions: [{ path: 'a', content: 'b' }], model: { provider: 'p', id: 'm', contextWindow: 5, maxTokens: 1 } });
 note('SessionState', session.state);
-const result = await session.prompt('$demo $nobody');
+const asked = new Promise((resolve) => session.subscribe((event) => event.type === 'approval-requested' && resolve()));
+const prompted = session.prompt('$demo $nobody');
+await asked;
+for (const approval of await runtime.approvals.list()) {
+    note('PendingApproval', approval); note('PendingApproval', session.state.pendingApprovals[0]); note('DecidedPath', approval.paths[0]);
+    note('ApprovalResult', await runtime.approvals.resolve(approval.requestId, { action: 'approve' }));
+}
+const result = await prompted;
 note('TurnResult', result);
 await session.setTitle('x');
 note('SessionState', session.state); note('SessionHeader', session.header); note('ModelRef', session.header.model);
@@ -237,6 +282,13 @@ const turn = await session.begin('x');
 await turn.request(); await turn.dispatched();
 await turn.append({ role: 'assistant', content: [{ type: 'toolCall', id: 'c', name: 'look', arguments: {} }] });
 note('ToolCall', turn.openCalls[0]);
+const decision = await turn.gate(turn.openCalls[0]);
+note('Decision', decision); note('TraceStep', decision.trace[0]);
+const waiting = turn.approval(decision.requestId);
+await runtime.approvals.resolve(decision.requestId, { action: 'reject', note: 'no' });
+note('ApprovalResult', await waiting);
+await session.setRunContext({ security_group: 'g' });
+note('RunContext', session.runContext);
 note('TurnResult', await turn.finish({ outcome: 'error', error: 'x' }));
 note('ParsedSkill', rc.parseSkill('---\\nname: demo\\ndescription: y\\n---\\nDo.').skill);
 process.stdout.write('\\n' + JSON.stringify(seen));
@@ -271,10 +323,10 @@ test('the consumer leaves out no export, no method and no type', () => {
     const used = (name) => new RegExp(`\\b${name}\\b`).test(CONSUMER);
     assert.deepEqual(names.filter((name) => !used(name)), []);
     const classes = [...code().matchAll(/^export class (\w+)[^{]*\{([\s\S]*?)^\}/gm)].filter(([, name]) => name !== 'RunContextError');
-    assert.deepEqual(classes.map(([, name]) => name), ['PermissionStore', 'Runtime', 'Session', 'SkillCatalog', 'Turn']);
+    assert.deepEqual(classes.map(([, name]) => name), ['ApprovalInbox', 'PermissionStore', 'Policy', 'Runtime', 'Session', 'SkillCatalog', 'Turn']);
     for (const [, name, body] of classes) {
         const members = [...body.matchAll(/^ {4}(?:static |readonly )*(\w+)[(:]/gm)].map((found) => found[1]);
-        assert.ok(members.length >= 3, `${name}: ${members}`);
+        assert.ok(members.length >= 2, `${name}: ${members}`);
         assert.deepEqual(members.filter((member) => member !== 'constructor' && !new RegExp(`\\.${member}\\b`).test(CONSUMER)), [], name);
     }
 });
@@ -283,7 +335,7 @@ test('the prototypes have what the types name, and nothing else that shows', asy
     const output = await project.node('--input-type=module', '--eval', `
         import * as rc from 'runcontext';
         const shown = {};
-        for (const name of ['PermissionStore', 'Runtime', 'Session', 'SkillCatalog', 'Turn']) {
+        for (const name of ['ApprovalInbox', 'PermissionStore', 'Policy', 'Runtime', 'Session', 'SkillCatalog', 'Turn']) {
             shown[name] = [...Object.getOwnPropertyNames(rc[name].prototype), ...Object.keys(rc[name])].sort();
         }
         process.stdout.write('\\n' + JSON.stringify([shown, Object.keys(rc).sort()]));
@@ -303,7 +355,7 @@ test('what is handed out has exactly the members that its type names', async () 
     const interfaces = new Map([...code().matchAll(/^export interface (\w+)[^{]*\{([\s\S]*?)^\}/gm)].map(([, name, body]) => [
         name, [...body.matchAll(/^ {4}(\w+)(\??)[:(]/gm)].map(([, member, optional]) => ({ member, optional: optional === '?' })),
     ]));
-    assert.ok(Object.keys(seen).length >= 24, Object.keys(seen).join(' '));
+    assert.ok(Object.keys(seen).length >= 30, Object.keys(seen).join(' '));
     for (const [type, values] of Object.entries(seen)) {
         const members = interfaces.get(type);
         assert.ok(members, `there is no interface ${type}`);

@@ -13,6 +13,7 @@ import { installed } from '../support/project.mjs';
 const RUNNER = `
 import * as rc from 'runcontext';
 import * as gate from './tests/support/gate.mjs';
+import { hiddenBySession } from './tests/support/gate_session.mjs';
 const say = (name, { count, mismatches }) =>
     process.stdout.write('\\n' + JSON.stringify({ gate: name, count, wrong: mismatches.length, mismatches: mismatches.slice(0, 40) }) + '\\n');
 for (const topic of gate.topics) say('vectors: ' + topic, gate.runVectors(rc, topic));
@@ -21,6 +22,7 @@ say('hostile', gate.runHostile(rc));
 say('product', gate.runProduct(rc));
 say('compiled', gate.runCompiled(rc));
 for (const [name, change] of Object.entries(gate.HARMLESS)) say('harmless: ' + name, gate.runHarmless(rc, change));
+say('hidden', await gate.runHidden(hiddenBySession(rc)));
 process.exit(0);
 `;
 
@@ -28,7 +30,7 @@ let project;
 const results = new Map();
 before(async () => {
     project = await installed({ 'runner.mjs': RUNNER });
-    for (const file of ['support/gate.mjs', 'support/gate_host.mjs', 'oracle/gate.mjs', 'vectors/gate.json']) {
+    for (const file of ['support/gate.mjs', 'support/gate_host.mjs', 'support/gate_session.mjs', 'oracle/gate.mjs', 'vectors/gate.json']) {
         const target = path.join(project.folder, 'tests', file);
         await mkdir(path.dirname(target), { recursive: true });
         await cp(fileURLToPath(new URL(`../${file}`, import.meta.url)), target);

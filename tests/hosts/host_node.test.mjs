@@ -244,11 +244,11 @@ if (existsSync('/proc/self/fd')) {
 
 test('the folders are those that were given; the working directory is that of the process where none is', async () => {
     const given = { cwd: '/a', workspaceRoot: '/b', dataDir: '/c' };
-    const { resolvePaths, ...told } = nodeHost(given);
+    const { resolvePaths, resolvePathsSync, ...told } = nodeHost(given);
     assert.deepEqual(told, { ...given, pathStyle: 'posix' });
-    assert.equal(typeof resolvePaths, 'function');
+    assert.deepEqual([typeof resolvePaths, typeof resolvePathsSync], ['function', 'function']);
     for (const options of [undefined, null, {}, { cwd: null, workspaceRoot: undefined }]) {
-        const { resolvePaths, ...told } = nodeHost(options);
+        const { resolvePaths, resolvePathsSync, ...told } = nodeHost(options);
         assert.deepEqual(told, { cwd: process.cwd(), pathStyle: 'posix' });
     }
 });

@@ -143,6 +143,11 @@ test('files are written, read, linked and removed, through links, while it runs'
     host.remove('logs');
     leads(host, { 'logs/x': '/ws/logs/x' });
 
+    assert.deepEqual(host.list('new'), ['deep', 'other']);
+    assert.deepEqual(host.list('into/..'), ['inner', 'not-yet', 'secret']);
+    host.list('src').push('x');
+    assert.deepEqual([host.list('src'), host.list('/outside/inner')], [['main.js'], []]);
+
     host.remove('docs');
     assert.equal(host.read('/home/keys/id'), 'changed');
     host.remove('/home/keys');
@@ -197,6 +202,8 @@ test('what cannot be done is a typed error, and changes nothing', () => {
     for (const path of ['x', 'no/notes.txt', 'notes.txt/x']) refuses(() => host.remove(path), 'not_found', { path });
     refuses(() => host.read('src'), 'invalid_argument', field, '`src` is a directory');
     refuses(() => host.read('fresh'), 'not_found', { path: 'fresh' });
+    refuses(() => host.list('notes.txt'), 'invalid_argument', field, '`notes.txt` is a file');
+    refuses(() => host.list('fresh'), 'not_found', { path: 'fresh' });
     refuses(() => host.read('a\0'), 'invalid_argument', field);
     assert.equal(host.read('notes.txt'), 'a note');
     leads(host, { x: '/ws/x', 'x/y': '/ws/x/y', new: '/ws/new', 'src/main.js': '/ws/src/main.js' });

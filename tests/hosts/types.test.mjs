@@ -63,13 +63,14 @@ export async function use(root: FileSystemDirectoryHandle): Promise<string> {
     memory.link('d', '/w');
     memory.remove('c');
     const content: string | Uint8Array = memory.read('a.txt');
+    const names: string[] = memory.list('/w');
     // In memory there is nothing to wait for.
     const [now]: ResolvedPath[] = memory.resolvePaths('/w', ['a.txt'] as const);
     const hosts: Host[] = [...disk, ...browser, memory];
     for (const host of hosts) await Runtime.open({ host });
     const later: ResolvedPath[] = await disk[0]!.resolvePaths('/w', ['a.txt']);
     const style: 'posix' = browser[0]!.pathStyle;
-    return now !== undefined && 'canonical' in now ? now.canonical : String([content, later, style, docs.target]);
+    return now !== undefined && 'canonical' in now ? now.canonical : String([content, names, later, style, docs.target]);
 }
 `;
 

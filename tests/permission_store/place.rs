@@ -10,7 +10,8 @@ use std::{
 
 use runcontext::{
     Error, ErrorCode, Result,
-    runtime::{Parts, Runtime, Signal, ToolContext, Tools, World},
+    permissions::PermissionChange,
+    runtime::{Parts, PermissionStore, Runtime, Signal, ToolContext, Tools, World},
     session::{Incoming, ToolCall},
     storage::{
         DirectoryStorage, LocalFuture, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage,
@@ -224,4 +225,43 @@ pub async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) 
         }
     })
     .await
+}
+
+/// Changes by their names.
+pub trait Named {
+    async fn done(&self, change: PermissionChange) -> Result<()>;
+    async fn create_group(&self, group: &Value) -> Result<()> {
+        self.done(PermissionChange::CreateGroup(group.clone())).await
+    }
+    async fn update_group(&self, id: &str, group: &Value) -> Result<()> {
+        self.done(PermissionChange::UpdateGroup(id.to_owned(), group.clone()))
+            .await
+    }
+    async fn delete_group(&self, id: &str) -> Result<()> {
+        self.done(PermissionChange::DeleteGroup(id.to_owned())).await
+    }
+    async fn duplicate_group(&self, source: &str, to: &Value) -> Result<()> {
+        self.done(PermissionChange::DuplicateGroup(source.to_owned(), to.clone()))
+            .await
+    }
+    async fn add_rule(&self, rule: &Value) -> Result<i64>;
+    async fn update_rule(&self, id: i64, rule: &Value) -> Result<()> {
+        self.done(PermissionChange::UpdateRule(id, rule.clone())).await
+    }
+    async fn delete_rule(&self, id: i64) -> Result<()> {
+        self.done(PermissionChange::DeleteRule(id)).await
+    }
+}
+
+impl Named for PermissionStore {
+    /// Only a rule that is added has an id to answer.
+    async fn done(&self, change: PermissionChange) -> Result<()> {
+        assert_eq!(self.change(&change).await?, None);
+        Ok(())
+    }
+
+    async fn add_rule(&self, rule: &Value) -> Result<i64> {
+        let added = self.change(&PermissionChange::AddRule(rule.clone())).await?;
+        Ok(added.unwrap())
+    }
 }

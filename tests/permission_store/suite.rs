@@ -10,7 +10,7 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-use crate::place::{Body, Place, both};
+use crate::place::{Body, Named, Place, both};
 
 /// Runs the whole suite on one place.
 macro_rules! suite {
@@ -129,7 +129,7 @@ pub async fn a_new_database_has_the_group_default_with_its_first_rules<P: Place>
     assert_eq!(groups(store).await, ["default"]);
     assert_eq!(in_force(&runtime).await, [1, 2, 3, 4]);
     let policy = runtime.policy().await.unwrap();
-    assert!(policy.has_group("default") && !policy.has_group("other"));
+    assert!(policy.has_group("default", None) && !policy.has_group("other", None));
 }
 
 pub async fn two_runtimes_that_open_at_the_same_time_seed_once<P: Place>() {
@@ -169,7 +169,7 @@ pub async fn a_rule_added_in_one_runtime_is_listed_and_in_force_in_the_other_at_
     assert_eq!(ids(one.permissions(), None).await, [-1, 1, 2, 3, 4, 5]);
     let group = json!({ "id": "g", "name": "G" });
     one.permissions().create_group(&group).await.unwrap();
-    assert!(two.policy().await.unwrap().has_group("g"));
+    assert!(two.policy().await.unwrap().has_group("g", None));
     two.permissions().delete_rule(5).await.unwrap();
     assert_eq!(in_force(&one).await, [1, 2, 3, 4]);
 }
@@ -508,7 +508,7 @@ pub async fn groups_are_created_renamed_and_deleted_with_their_rules<P: Place>()
     store.delete_group("g").await.unwrap();
     refused(store.list_rules(Some("g")).await, ErrorCode::NotFound);
     assert_eq!(ids(store, None).await, [-1, 1, 2, 3, 4]);
-    assert!(!runtime.policy().await.unwrap().has_group("g"));
+    assert!(!runtime.policy().await.unwrap().has_group("g", None));
     // A new one with the same id is empty.
     store.create_group(&given).await.unwrap();
     assert_eq!(ids(store, Some("g")).await, [-1]);
@@ -665,7 +665,7 @@ pub async fn groups_and_rules_are_read_as_they_were_at_one_time<P: Place>() {
     ];
     around.before_rules.replace(gone);
     let policy = two.policy().await.unwrap();
-    assert!(!policy.has_group("g"));
+    assert!(!policy.has_group("g", None));
     assert_eq!(policy.rules().len(), 4);
 }
 

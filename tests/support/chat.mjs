@@ -89,11 +89,12 @@ export class Chat {
     constructor(page) {
         this.page = page;
         this.box = page.getByRole('textbox', { name: 'Message' });
-        this.stop = page.getByRole('button', { name: 'Stop' });
+        this.stop = page.getByRole('button', { name: 'Stop', exact: true });
         this.send = page.getByRole('button', { name: 'Send' });
         this.preset = page.getByRole('combobox', { name: 'Permissions' });
         this.chats = page.getByRole('navigation', { name: 'Chats' });
         this.state = page.getByRole('region', { name: 'State of this chat' });
+        this.waiting = page.getByRole('region', { name: 'Calls that wait for you' });
         this.reports = page.getByRole('region', { name: 'Errors and notices' });
         this.panel = page.getByRole('complementary', { name: 'What the model saw' });
         this.articles = page.getByRole('log', { name: 'Conversation' }).getByRole('article');
@@ -144,6 +145,15 @@ export class Chat {
         await this.type(text);
         await this.box.press('Enter');
         await this.idle();
+    }
+
+    /** Sends a text whose turn comes to a call that asks. Gives the card of the first one. */
+    async ask(text) {
+        await this.type(text);
+        await this.box.press('Enter');
+        const card = this.waiting.getByRole('form').first();
+        await card.waitFor();
+        return card;
     }
 
     async type(text) {

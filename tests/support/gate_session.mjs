@@ -15,7 +15,7 @@ export const hiddenBySession = (rc) => async (question, resolve, path) => {
     const { cwd, workspaceRoot, pathStyle, protectedNames } = question;
     const resolvePaths = (base, paths) => paths.map((one) => resolve(base, one) ?? { unresolved: 'no answer' });
     const runtime = await rc.Runtime.open({
-        storage: 'memory', tools: [tool], model, now: () => question.now, host: { cwd, workspaceRoot, pathStyle, resolvePaths },
+        storage: 'memory', tools: [tool], model, now: () => question.now, host: { cwd, workspaceRoot, pathStyle, resolvePaths, resolvePathsSync: resolvePaths },
         ...(protectedNames && { protectedNames }),
     });
     try {

@@ -1,14 +1,14 @@
 // What a database of the package holds, for comparing record by record with what was written down by hand.
 
 const STORES = [
-    'approval_rules', 'chat_sessions', 'commits', 'compactions', 'message_outlines', 'messages', 'project_tickets',
+    'approval_rules', 'approvals', 'chat_sessions', 'commits', 'compactions', 'message_outlines', 'messages', 'project_tickets',
     'projects', 'runtime_contexts', 'scheduled_jobs', 'skills', 'system_prompt_checkpoints', 'tool_permission_groups',
 ];
 
 /** The settings of a new session. */
 const SETTINGS = {
     agentId: null, dialect: 'loop', error: null, headless: false, model: null, openTurn: null, outcome: null,
-    permissionPreset: 'read-only', pinned: false, presetChosen: false, projectInstructions: [], readCount: 0,
+    permissionPreset: 'read-only', pinned: false, presetChosen: false, projectInstructions: [], readCount: 0, runContext: null,
     sections: [], source: null, systemPrompt: '', title: null,
 };
 

@@ -198,7 +198,12 @@ impl Page {
 
     fn add_rule(&self, rule: Value) {
         self.lab
-            .run(self.lab.runtime.permissions().add_rule(&rule))
+            .run(
+                self.lab
+                    .runtime
+                    .permissions()
+                    .change(&runcontext::permissions::PermissionChange::AddRule(rule)),
+            )
             .unwrap();
     }
 }

@@ -16,7 +16,7 @@ pub const READ_ONLY: &str = "\
 Permission preset: read-only.
 Working directory: /w
 `memory/` in the workspace root may be read and written, though not through a link, unless a rule forbids it or insists on asking.
-What the run context grants for reading may be read, unless a rule forbids it or insists on asking; its grants for writing do not count under this preset.
+The working directory may be read, and what the run context grants for reading, though a relative grant not through a link, unless a rule forbids it or insists on asking; its grants for writing do not count under this preset.
 Apart from that:
 - as the rules decide, and asked about where no rule does: reading files in the working directory; reading files elsewhere; tools that touch no files, commands or network
 - only with a person's approval, whatever the rules allow, and not at all where a rule forbids it: writing files in the working directory; writing files elsewhere; running commands; using the network; tools that do not say what they touch

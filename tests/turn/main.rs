@@ -9,6 +9,7 @@ mod abort;
 mod approvals;
 mod callbacks;
 mod expect;
+mod gate;
 mod interrupted;
 mod random_turns;
 mod refusals;

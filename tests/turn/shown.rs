@@ -49,7 +49,7 @@ const WORKSPACE_WRITE: &str = "\
 Permission preset: workspace-write.
 Working directory: /w
 `memory/` in the workspace root may be read and written, though not through a link, unless a rule forbids it or insists on asking.
-What the run context grants may be read or written as it says, unless a rule forbids it or insists on asking.
+The working directory may be read, and what the run context grants may be read or written as it says, though a relative grant not through a link, unless a rule forbids it or insists on asking.
 Apart from that:
 - allowed, unless a rule forbids it or insists on asking: reading files in the working directory; writing files in the working directory; tools that touch no files, commands or network
 - as the rules decide, and asked about where no rule does: reading files elsewhere; writing files elsewhere; running commands; using the network; tools that do not say what they touch

@@ -120,7 +120,7 @@ fn check_size(settings: &Settings) -> Result<()> {
     let file = places::package().join("runcontext.wasm");
     let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let (raw, packed) = (bytes.len() as u64, gzip_size(&bytes)?);
-    let budget = settings.budget.gzip;
+    let budget: u64 = settings.budget.gzip.values().sum();
     println!(
         "runcontext.wasm: {raw} bytes ({}), gzip {packed} bytes ({})",
         kilobytes(raw),
@@ -132,7 +132,7 @@ fn check_size(settings: &Settings) -> Result<()> {
     );
     println!(
         "   budget of wasm-pack.toml: gzip {budget} bytes, {} % used",
-        packed * 100 / budget
+        packed * 100 / budget.max(1)
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask setup | build | package | test | demo`.
+//! The project's own commands: `cargo xtask setup | build | package | test | bench | demo`.
 //!
 //! | file | subject |
 //! |---|---|
@@ -10,8 +10,10 @@
 //! | `build` | crate to `pkg/` |
 //! | `package` | `pkg/` to an npm tarball |
 //! | `test` | every check and suite, with one closing line |
+//! | `bench` | ratios to a baseline, measured in one run |
 //! | `demo` | the demo site on 127.0.0.1 |
 
+mod bench;
 mod build;
 mod demo;
 mod package;
@@ -36,6 +38,7 @@ usage: cargo xtask <command>
                             every check and test, or the named suites:
                             fmt clippy clippy-wasm native wasm package hosts browser e2e
                             ARGS go to the one named suite (cargo test arguments, or test file names)
+  bench [SUBJECT]           measure ratios, natively and in Node: gate
   demo [--port N] [--no-build]
                             build the package and serve the demo site on 127.0.0.1
 ";
@@ -60,6 +63,7 @@ fn command(arguments: &[String]) -> Result<ExitCode> {
         "setup" => none_left(rest).and_then(|()| setup::everything()),
         "build" => none_left(rest).and_then(|()| build::command()),
         "package" => none_left(rest).and_then(|()| package::command()),
+        "bench" => bench::command(rest),
         "demo" => demo::command(rest),
         "test" => return test::command(rest),
         "help" | "--help" | "-h" => {

@@ -1,5 +1,6 @@
 //! `wasm-pack.toml`: the one place of the build's settings.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -45,7 +46,8 @@ pub struct Flags {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    pub gzip: u64,
+    /// By feature.
+    pub gzip: BTreeMap<String, u64>,
 }
 
 /// Reads the file and checks what must agree with the rest of the project.

@@ -55,13 +55,19 @@ pub fn for_build() -> Result<Builder> {
     })
 }
 
+/// What the JavaScript in a folder needs from npm.
+pub fn packages_of(folder: &str) -> Result<()> {
+    let _lock = lock()?;
+    npm::ensure_packages(folder)
+}
+
 /// All that `test` needs.
 pub fn for_tests() -> Result<Tester> {
     let builder = for_build()?;
     let _lock = lock()?;
     prerequisites::check_for_tests()?;
     let browser = browser::ensure()?;
-    npm::ensure_test_packages()?;
+    npm::ensure_packages("tests")?;
     Ok(Tester { builder, browser })
 }
 

@@ -27,7 +27,7 @@ const fetches = () => tool('fetch', () => 'fetched', { access: 'network', mcpSer
 /** A session whose model asks for these calls, then says `Done.`; what is told of approvals, in order. */
 async function asking(calls, { tools = [writes(), fetches()], ...more } = {}) {
     const model = scripted(calling(...calls), assistant('Done.'));
-    const at = await world({ model, tools, host: host(), ...more });
+    const at = await world({ model, tools, host: host(), asks: true, ...more });
     const told = [];
     const waiting = [];
     at.session.subscribe((event) => {

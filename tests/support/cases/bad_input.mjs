@@ -22,7 +22,21 @@ const PLAIN = [
     '0', ...FLAGS, '-1', '1.5', '2 ** 32', ...TEXTS, ...PLAIN_RECORDS, 'empty list', 'list of null', 'list of a list', 'list of texts',
 ];
 const FUNCTIONS = ['function', 'class'];
+/** What arguments of a call may be: what JSON has. */
+const ARGUMENTS = [...NONE, ...PLAIN];
+/** What is no list of ours, but a list: each of its items is refused by itself. */
+const LISTS = ['empty list', 'list of texts'];
 const file = () => skillFile('demo', 'Do.');
+
+const CALL = { toolCallId: 'c', toolName: 'write_file', arguments: { path: 'a' } };
+const QUESTION = { call: CALL, cwd: '/w', rules: [], resolved: [] };
+
+/** Objects whose members are looked at by name, whatever they are; a function may be one. */
+const OBJECTS = [
+    ...RECORDS, ...FUNCTIONS, 'text object', 'number object', 'empty list', 'list of null', 'list of a list', 'list of texts', 'map', 'set', 'date',
+    'expression', 'error', 'promise', 'bytes', 'other bytes', 'buffer', 'cyclic list', '129 levels', '100,000 levels', 'with holes',
+    'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes',
+];
 
 /** Each parameter: how it gets a value, and what it accepts. `threw` says that the call is no promise. */
 const PARAMETERS = {
@@ -74,6 +88,27 @@ const PARAMETERS = {
     'prompt signal': [(at, value) => at.session.prompt('x', { signal: value }), NONE],
     begin: [async (at, value) => (await at.session.begin(value)).cancel(), [...TEXTS, 'half a pair', 'empty list']],
     'begin options': [async (at, value) => (await at.session.begin('x', value)).cancel(), [...NONE, ...RECORDS]],
+    setRunContext: [(at, value) => at.session.setRunContext(value), ['null', ...PLAIN_RECORDS]],
+    gate: [(at, value) => at.session.gate(value), []],
+    'gate toolCallId': [(at, value) => at.session.gate({ ...CALL, toolCallId: value }), ['text']],
+    'gate toolName': [(at, value) => at.session.gate({ ...CALL, toolName: value }), ['text']],
+    'gate arguments': [(at, value) => at.session.gate({ ...CALL, arguments: value }), ARGUMENTS],
+    'gate of a turn': [async (at, value) => {
+        const turn = await at.session.begin('x');
+        return turn.gate(value).finally(() => turn.cancel());
+    }, []],
+    explain: [(at, value) => at.session.explain(value), []],
+    'explain arguments': [(at, value) => at.session.explain({ ...CALL, arguments: value }), ARGUMENTS],
+    bypass: [(at, value) => at.session.bypass(value), [], 'threw'],
+    'bypass category': [(at, value) => at.session.bypass({ category: value }), TEXTS, 'threw'],
+    'bypass mcpServer': [(at, value) => at.session.bypass({ mcpServer: value }), TEXTS, 'threw'],
+    'bypass seconds': [(at, value) => at.session.bypass('all', value), ['undefined', '1.5', '2 ** 32'], 'threw'],
+    compilePolicy: [(at, value) => rc.compilePolicy(value), ['empty list'], 'threw'],
+    decide: [(at, value) => rc.decide(value), [], 'threw'],
+    'decide rules': [(at, value) => rc.decide({ ...QUESTION, rules: value }), ['empty list'], 'threw'],
+    'decide resolved': [(at, value) => rc.decide({ ...QUESTION, resolved: value }), [...NONE, 'empty list'], 'threw'],
+    'Policy.decide': [(at, value) => rc.compilePolicy([]).decide(value), [], 'threw'],
+    pathsToResolve: [(at, value) => rc.pathsToResolve(value), [], 'threw'],
     setTitle: [(at, value) => at.session.setTitle(value), TEXTS],
     setPinned: [(at, value) => at.session.setPinned(value), FLAGS],
     markRead: [(at, value) => at.session.markRead(value), ['0']],
@@ -95,42 +130,77 @@ const PARAMETERS = {
     'findSkillMentions skills': [(at, value) => rc.findSkillMentions('$a', value), ['empty list'], 'threw'],
 };
 
+/** Members of a question, for each of the three functions that take one. */
+const QUESTIONS = {
+    call: [], tool: [...NONE, ...OBJECTS], group: [...NONE, ...TEXTS], groups: [...NONE, ...LISTS], preset: NONE,
+    runContext: [...NONE, ...PLAIN_RECORDS], agentId: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], bypasses: [...NONE, 'empty list'],
+    headless: [...NONE, ...FLAGS], protectedNames: [...NONE, ...LISTS], cwd: [], workspaceRoot: NONE, pathStyle: NONE,
+    now: [...NONE, '0', '-1', '1.5', '2 ** 32'],
+};
+for (const [name, accepted] of Object.entries(QUESTIONS)) {
+    PARAMETERS[`decide ${name}`] = [(at, value) => rc.decide({ ...QUESTION, [name]: value }), accepted, 'threw'];
+    PARAMETERS[`Policy.decide ${name}`] = [(at, value) => rc.compilePolicy([]).decide({ ...QUESTION, [name]: value }), accepted, 'threw'];
+    PARAMETERS[`pathsToResolve ${name}`] = [(at, value) => rc.pathsToResolve({ ...QUESTION, [name]: value }), accepted, 'threw'];
+}
+const CALLS = { toolName: TEXTS, arguments: ARGUMENTS };
+for (const [name, accepted] of Object.entries(CALLS)) {
+    PARAMETERS[`decide call.${name}`] = [(at, value) => rc.decide({ ...QUESTION, call: { ...CALL, [name]: value } }), accepted, 'threw'];
+}
+const RUN_CONTEXT = {
+    security_group: [...NONE, ...TEXTS], system_prompt: [...NONE, ...LISTS], allow_fs_writes: [...NONE, ...LISTS], allow_fs_reads: [...NONE, ...LISTS],
+    working_directory: [...NONE, ...TEXTS],
+};
+for (const [name, accepted] of Object.entries(RUN_CONTEXT)) {
+    PARAMETERS[`setRunContext ${name}`] = [(at, value) => at.session.setRunContext({ [name]: value }), accepted];
+    PARAMETERS[`createSession runContext.${name}`] = [(at, value) => at.runtime.createSession({ runContext: { [name]: value } }), accepted];
+    PARAMETERS[`decide runContext.${name}`] = [(at, value) => rc.decide({ ...QUESTION, runContext: { [name]: value } }), accepted, 'threw'];
+}
+/** A rule but for one member. */
+const RULE = {
+    id: [...NONE, '0', '2 ** 32'], agent_id: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], tool_pattern: ['text'], path_pattern: [...NONE, 'text'],
+    action: [], note: [...NONE, ...TEXTS], priority: [...NONE, '0'], group_id: [...NONE, 'text'], locked: [...NONE, ...FLAGS],
+};
+for (const [name, accepted] of Object.entries(RULE)) {
+    PARAMETERS[`compilePolicy rules[0].${name}`] = [
+        (at, value) => rc.compilePolicy([{ tool_pattern: 'x', action: 'deny', [name]: value }]), accepted, 'threw',
+    ];
+}
+
 const SESSION_OPTIONS = {
     id: [...NONE, 'text'], cwd: [...NONE, ...TEXTS], dialect: NONE, permissionPreset: NONE, agentId: [...NONE, ...TEXTS],
     source: [...NONE, ...TEXTS], headless: [...NONE, ...FLAGS], systemPrompt: [...NONE, ...TEXTS],
     projectInstructions: [...NONE, 'empty list'], sections: [...NONE, 'empty list'], model: NONE,
-    runContext: NONE, projectId: NONE, ticketId: NONE,
+    runContext: [...NONE, ...PLAIN_RECORDS], projectId: NONE, ticketId: NONE,
 };
 for (const [name, accepted] of Object.entries(SESSION_OPTIONS)) {
     PARAMETERS[`createSession ${name}`] = [(at, value) => at.runtime.createSession({ [name]: value }), accepted];
 }
 const RUNTIME_OPTIONS = {
-    // An object or a function may be a host without `cwd`.
-    host: [
-        ...NONE, ...RECORDS, ...FUNCTIONS, 'text object', 'number object', 'empty list', 'list of null', 'list of a list',
-        'list of texts', 'map', 'set', 'date', 'expression', 'error', 'promise', 'bytes', 'other bytes', 'buffer', 'cyclic list',
-        '129 levels', '100,000 levels', 'with holes', 'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes', 'a getter that throws',
-    ],
-    tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
+    // It may be without `cwd`.
+    host: [...NONE, ...OBJECTS, 'a getter that throws'],
+    protectedNames: [...NONE, ...LISTS], tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
 };
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
     PARAMETERS[`Runtime.open ${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', [name]: value }), accepted];
 }
-const RULE = {
-    tool_pattern: ['text'], action: [], priority: ['0', ...NONE], path_pattern: [...NONE, 'text'], note: [...NONE, ...TEXTS],
-    agent_id: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], group_id: NONE, locked: [...NONE, ...FLAGS], id: ['0', '2 ** 32', ...NONE],
-};
-for (const [name, accepted] of Object.entries(RULE)) {
+// A group that is not there is not found.
+for (const [name, accepted] of Object.entries({ ...RULE, group_id: NONE })) {
     PARAMETERS[`permissions.addRule ${name}`] = [
         (at, value) => at.runtime.permissions.addRule({ tool_pattern: 't', action: 'deny', [name]: value }), accepted,
     ];
 }
+const HOST = {
+    cwd: [...NONE, ...TEXTS], workspaceRoot: NONE, pathStyle: NONE, resolvePaths: [...NONE, ...FUNCTIONS],
+};
+for (const [name, accepted] of Object.entries(HOST)) {
+    PARAMETERS[`Runtime.open host.${name}`] = [
+        (at, value) => rc.Runtime.open({ storage: 'memory', host: { cwd: '/w', resolvePaths: () => [], [name]: value } }), accepted,
+    ];
+}
 const TOOL = {
-    name: ['text'], access: NONE, paths: [
-        ...NONE, 'empty list', 'list of null', 'list of a list', 'list of texts', 'cyclic list', '129 levels', '100,000 levels', 'with holes',
-        'of 2 ** 32 - 1 holes', 'more than 32 MiB of bytes',
-    ],
-    description: [...NONE, ...TEXTS], parameters: [...NONE, ...PLAIN], execute: [...NONE, ...FUNCTIONS],
+    name: ['text'], access: NONE, paths: [...NONE, 'empty list'], category: [...NONE, ...TEXTS], mcpServer: [...NONE, ...TEXTS],
+    advisory: [...NONE, 'empty list'], extractPaths: [...NONE, ...FUNCTIONS], description: [...NONE, ...TEXTS], parameters: [...NONE, ...PLAIN],
+    execute: [...NONE, ...FUNCTIONS],
 };
 for (const [name, accepted] of Object.entries(TOOL)) {
     PARAMETERS[`Runtime.open tools[0].${name}`] = [
@@ -345,6 +415,7 @@ cases['a result of a call that was not allowed is tool_not_gated, unless it is a
     await turn.request();
     await turn.dispatched();
     await turn.append(calling(['c1', 'free'], ['c2', 'writes'], ['c3', 'unknown']));
+    same((await turn.gate({ toolCallId: 'c1', toolName: 'free', arguments: {} })).outcome, 'allow');
     const before = await at.stored();
     for (const [id, name] of [['c2', 'writes'], ['c3', 'unknown']]) {
         const error = await fails(() => turn.append(resultOf(id, name, 'done')), 'tool_not_gated');
@@ -354,6 +425,50 @@ cases['a result of a call that was not allowed is tool_not_gated, unless it is a
     same(await at.stored(), before);
     await turn.append(resultOf('c1', 'free', 'done'), resultOf('c2', 'writes', 'no', { isError: true }), resultOf('c3', 'unknown', 'no', { isError: true }));
     same((await turn.finish()).outcome, 'success');
+    await at.close();
+};
+
+cases['what is wrong about the gate\'s input is invalid_argument, names the field, and changes nothing'] = async () => {
+    const at = await world({ asks: true, host: { cwd: '/w', resolvePaths: (base, paths) => paths.map((canonical) => ({ canonical })) } });
+    const before = await at.stored();
+    const memory = (more) => rc.Runtime.open({ storage: 'memory', ...more });
+    const rule = (more) => rc.compilePolicy([{ tool_pattern: 'x', action: 'deny' }, { tool_pattern: 'x', action: 'deny', ...more }]);
+    for (const [work, field, how] of [
+        [() => memory({ host: { cwd: '/w', pathStyle: 'dos' } }), 'options.host.pathStyle'],
+        [() => memory({ host: { cwd: '/w', workspaceRoot: 'w', resolvePaths() {} } }), 'options.host.workspaceRoot'],
+        [() => memory({ host: { cwd: 'C:\\w', workspaceRoot: '/w', pathStyle: 'windows', resolvePaths() {} } }), 'options.host.workspaceRoot'],
+        ...['', ' ', 'a/b', 'a\\b', '.', '..'].map((name) => [() => memory({ protectedNames: ['a', name] }), 'options.protectedNames']),
+        [() => memory({ tools: [{ name: 't' }, { name: 'u', access: 'none', paths: [{ argument: '/p', access: 'read' }] }] }), 'options.tools[1].paths'],
+        [() => memory({ tools: [{ name: 't', access: 'none', extractPaths() {} }] }), 'options.tools[0].extractPaths'],
+        [() => memory({ tools: [{ name: 't', paths: [{ argument: 'p', access: 'read' }] }] }), 'options.tools[0].paths[0].argument'],
+        [() => memory({ tools: [{ name: 't', paths: [{ argument: '/p' }] }] }), 'options.tools[0].paths[0].access'],
+        [() => memory({ tools: [{ name: 't', advisory: ['/a', '/b~'] }] }), 'options.tools[0].advisory[1]'],
+        [() => at.session.gate({ ...CALL, toolCallId: '' }), 'call.toolCallId'],
+        [() => at.session.gate({ ...CALL, arguments: { a: { b: [1n] } } }), 'call.arguments.a.b[0]'],
+        [() => at.session.explain({ ...CALL, arguments: new Uint8Array(1) }), 'call.arguments'],
+        [() => at.session.bypass('everything'), 'scope', 'threw'],
+        [() => at.session.bypass({ category: 'a', mcpServer: 'b' }), 'scope', 'threw'],
+        ...[0, -1, NaN, Infinity, '60', null].map((seconds) => [() => at.session.bypass('all', seconds), 'seconds', 'threw']),
+        [() => at.session.setRunContext(), 'runContext'],
+        [() => at.session.setRunContext({ allow_fs_writes: ['a', '/'] }), 'runContext.allow_fs_writes[1]'],
+        [() => at.session.setRunContext({ allow_fs_reads: [' '] }), 'runContext.allow_fs_reads[0]'],
+        [() => at.session.setRunContext({ allow_fs_reads: ['a', null] }), 'runContext.allow_fs_reads[1]'],
+        [() => at.runtime.createSession({ runContext: { allow_fs_writes: ['/**'] } }), 'options.runContext.allow_fs_writes[0]'],
+        [() => rule({ priority: 1_000_001 }), 'rules[1].priority', 'threw'],
+        [() => rule({ tool_pattern: '@' }), 'rules[1].tool_pattern', 'threw'],
+        [() => rule({ action: 'allow', locked: true }), 'rules[1].locked', 'threw'],
+        [() => rule({ path_pattern: 'a/../b' }), 'rules[1].path_pattern', 'threw'],
+        [() => rc.decide({ ...QUESTION, cwd: 'w' }), 'cwd', 'threw'],
+        [() => rc.decide({ ...QUESTION, resolved: [{ base: '/w', path: 'a', result: {} }] }), 'input.resolved[0].result', 'threw'],
+        [() => rc.decide({ ...QUESTION, bypasses: [{ scope: 'all', expiresAt: 'never' }] }), 'input.bypasses[0].expiresAt', 'threw'],
+    ]) {
+        const error = await fails(work, 'invalid_argument', how);
+        same(error.data.field.split('.').pop(), field.split('.').pop(), error.message);
+        ok(error.message.includes('`'), error.message);
+    }
+    same(await at.stored(), before);
+    same(at.session.runContext, null);
+    same((await at.session.gate(CALL)).outcome, 'require');
     await at.close();
 };
 
@@ -373,6 +488,14 @@ cases['half of a surrogate pair in options, metadata and files is invalid_argume
         [() => at.runtime.skills.add({ content: file(), location: half }), 'skill.location'],
         [() => at.session.setTitle(half), 'title'],
         [() => at.session.prompt('x', { skills: [half] }), 'options.skills[0]'],
+        [() => at.session.gate({ ...CALL, arguments: { a: [half] } }), 'call.arguments.a[0]'],
+        [() => at.session.gate({ ...CALL, toolName: half }), 'call.toolName'],
+        [() => at.session.setRunContext({ allow_fs_reads: ['a', half] }), 'runContext.allow_fs_reads[1]'],
+        [() => at.session.bypass({ category: half }), 'scope.category', 'threw'],
+        [() => rc.Runtime.open({ storage: 'memory', protectedNames: [half] }), 'options.protectedNames[0]'],
+        [() => rc.decide({ ...QUESTION, cwd: half }), 'input.cwd', 'threw'],
+        [() => rc.decide({ ...QUESTION, call: { ...CALL, arguments: { a: half } } }), 'input.call.arguments.a', 'threw'],
+        [() => rc.compilePolicy([{ tool_pattern: half, action: 'deny' }]), 'rules[0].tool_pattern', 'threw'],
         [() => at.session.configure({ systemPrompt: half }), 'change.systemPrompt'],
         [() => rc.Runtime.open({ storage: 'memory', tools: [{ name: half }] }), 'options.tools[0].name'],
         [() => rc.Runtime.open({ storage: 'memory', tools: [{ name: 't', parameters: { a: [half] } }] }), 'options.tools[0].parameters.a[0]'],

@@ -96,6 +96,7 @@ export const cases = {
             projectInstructions: [{ path: 'A.md', content: 'Read.' }], model: { provider: 'p', id: 'm', contextWindow: 1000 },
         };
         const session = await at.runtime.createSession(options);
+        session.bypass('all');
         const bytes = new Uint8Array([1, 2, 3]);
         const blocks = [{ type: 'text', text: 'Look' }, { type: 'image', data: bytes, mimeType: 'image/png', more: { deep: ['x'] } }];
         const promptOptions = { skills: [at.skill.id] };

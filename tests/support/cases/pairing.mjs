@@ -71,6 +71,7 @@ export const cases = {
         await turn.request();
         await turn.dispatched();
         await turn.append(calling(['x', 'safe'], ['x', 'rm']));
+        same((await turn.gate({ toolCallId: 'x', toolName: 'safe', arguments: {} })).outcome, 'allow');
         const { toolName, ...unnamed } = resultOf('x', 'rm', 'gone');
         for (const result of [resultOf('x', 'rm', 'gone'), unnamed, resultOf('x', 'other', 'gone')]) {
             same((await fails(() => turn.append(result), 'tool_not_gated')).data.toolName, 'rm', result.toolName);

@@ -24,6 +24,27 @@ const ARGUMENTS = {
     subscribe: () => [() => {}],
     append: () => [assistant('Late.')],
     finish: () => [{ outcome: 'success' }],
+    gate: () => [CALL],
+    explain: () => [CALL],
+    bypass: () => ['all', 60],
+    setRunContext: () => [{ allow_fs_writes: ['logs'] }],
+};
+const CALL = { toolCallId: 'c9', toolName: 'patch', arguments: { text: 'a' } };
+const QUESTION = { call: CALL, cwd: '/w', rules: [{ tool_pattern: '*', action: 'deny' }], resolved: [], runContext: { allow_fs_reads: ['x'] } };
+/** A tool and a host with these callbacks. */
+const asked = (extractPaths, resolvePaths) => ({
+    tools: [tool('look', () => 'seen'), { name: 'patch', extractPaths }],
+    host: { cwd: '/w', workspaceRoot: '/', resolvePaths },
+});
+const found = ({ text }) => [{ path: text, access: 'write' }];
+const resolved = (base, paths) => paths.map((path) => ({ canonical: path.startsWith('/') ? path : `/w/${path}` }));
+/** What a world with these does: gates now and in a turn, and explains. */
+const gates = (storm) => async ({ session }) => {
+    await session.gate(CALL);
+    const turn = await session.begin('Hi');
+    storm.targets.push(turn);
+    await Promise.all([turn.gate(CALL), session.explain(CALL)]);
+    return turn.cancel();
 };
 /** What ends something. A storm leaves these out, unless it is told to end everything. */
 const ENDERS = new Set(['abort', 'dispose', 'close', 'deleteSession', 'cancel', 'finish', 'abandon']);
@@ -60,6 +81,9 @@ class Storm {
         try {
             for (const target of [...this.targets]) this.callAll(target);
             for (const call of [...this.functions]) this.call('a function that was handed out', call);
+            this.call('decide', () => rc.decide(QUESTION).trace);
+            this.call('compilePolicy', () => rc.compilePolicy(QUESTION.rules).decide(QUESTION).trace);
+            this.call('pathsToResolve', () => rc.pathsToResolve(QUESTION));
             this.call('renderSystemPrompt', () => rc.renderSystemPrompt([{ name: 'preamble', content: 'x' }]));
             this.call('projectModelInput', () => rc.projectModelInput([{ role: 'user', content: 'x' }], []));
         } finally {
@@ -316,6 +340,68 @@ const PLACES = {
             return turn.finish(touchy(storm, { outcome: 'error', error: 'x' }));
         },
     }),
+    resolvePaths: (storm) => ({
+        world: asked(found, (base, paths) => (storm.rage(), resolved(base, paths))),
+        act: gates(storm),
+    }),
+    'resolvePaths, later': (storm) => ({
+        world: asked(found, async (base, paths) => {
+            await undefined;
+            storm.rage();
+            return resolved(base, paths);
+        }),
+        act: gates(storm),
+    }),
+    'a thenable of resolvePaths': (storm) => ({
+        world: asked(found, (base, paths) => thenable(storm, resolved(base, paths))),
+        act: gates(storm),
+    }),
+    'touchy answers of resolvePaths': (storm) => ({
+        world: asked(found, (base, paths) => touchy(storm, resolved(base, paths))),
+        act: gates(storm),
+    }),
+    'resolvePaths that throws something touchy': (storm) => ({
+        world: asked(found, () => {
+            throw touchyError(storm);
+        }),
+        act: gates(storm),
+    }),
+    extractPaths: (storm) => ({
+        world: asked((args) => (storm.rage(), found(args)), resolved),
+        act: gates(storm),
+    }),
+    'touchy paths of extractPaths': (storm) => ({
+        world: asked((args) => touchy(storm, found(args)), resolved),
+        act: gates(storm),
+    }),
+    'extractPaths that throws something touchy': (storm) => ({
+        world: asked(() => {
+            throw touchyError(storm);
+        }, resolved),
+        act: async ({ session }) => session.gate(CALL),
+    }),
+    'now, while a call is decided': (storm) => ({
+        world: { ...asked(found, resolved), now: () => (storm.rage(), 5) },
+        act: gates(storm),
+    }),
+    'a touchy call': (storm) => ({ world: asked(found, resolved), act: ({ session }) => session.gate(touchy(storm, structuredClone(CALL))) }),
+    'a touchy run context': (storm) => ({ act: ({ session }) => session.setRunContext(touchy(storm, { allow_fs_writes: ['a'], system_prompt: ['b'] })) }),
+    'a touchy scope': (storm) => ({ act: async ({ session }) => session.bypass(touchy(storm, { category: 'a' }), 60) }),
+    'a touchy host': (storm) => ({
+        act: () => rc.Runtime.open({ storage: 'memory', host: touchy(storm, { cwd: '/x', workspaceRoot: '/', pathStyle: 'posix', resolvePaths() {} }), protectedNames: touchy(storm, ['a']) }),
+    }),
+    'a touchy declaration': (storm) => ({
+        act: () => rc.Runtime.open({ storage: 'memory', tools: touchy(storm, [{ name: 't', paths: [{ argument: '/p', access: 'read', kind: 'tree' }], advisory: ['/a'], category: 'c' }]) }),
+    }),
+    'a touchy question': (storm) => ({
+        act: async () => {
+            const input = { ...structuredClone(QUESTION), tool: { name: 'patch', paths: [{ argument: '/text', access: 'read' }] } };
+            rc.decide(touchy(storm, input)).trace;
+            rc.compilePolicy(touchy(storm, input.rules)).decide(touchy(storm, input));
+            rc.pathsToResolve(touchy(storm, input));
+            rc.decide({ ...input, tool: { name: 'patch', extractPaths: (args) => (storm.rage(), touchy(storm, found(args))) } });
+        },
+    }),
     'everything at once': (storm) => ({
         world: {
             strict: false,
@@ -358,7 +444,8 @@ async function breakOut(place, options) {
     const storm = new Storm(options);
     const { world: made, act = ({ session }) => session.prompt('Hi $demo'), limit } = place(storm);
     storm.left = limit ?? storm.left;
-    const at = await world({ ...made });
+    // A call must not wait for a person, not even after `clearBypass()`.
+    const at = await world({ session: { permissionPreset: 'workspace-write' }, ...made });
     storm.targets.push(at.runtime, at.session, at.runtime.skills);
     storm.call('what was going on', () => act(at));
     const calls = await storm.over();

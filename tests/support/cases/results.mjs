@@ -11,7 +11,7 @@ const tasks = async (count = 3) => {
 
 export const cases = {
     async 'options that this version does not know are refused, not ignored'() {
-        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults', 'protectedNames', 'skills']) {
+        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults', 'skills']) {
             const error = await fails(() => rc.Runtime.open({ storage: 'memory', [name]: {} }), 'invalid_argument');
             same(error.data.field, `options.${name}`);
         }
@@ -166,7 +166,7 @@ export const cases = {
         await at.close();
     },
 
-    async 'a request has three members, the options of the model three, those of a tool two'() {
+    async 'a request has three members, the options of the model three, those of a tool four'() {
         const seen = {};
         const at = await world({
             tools: [tool('look', (...given) => (seen.tool = given) && 'seen', { description: 'Looks.', parameters: { type: 'object' } })],
@@ -192,7 +192,9 @@ export const cases = {
         same(JSON.stringify(options.report.projection), '{"historyMessageCount":1,"sources":[{"type":"history","messageIndex":0}]}');
         same(options.report.divergence, { class: 'none', index: -1, events: [] });
         const [args, context] = seen.tool;
-        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [2, '{"at":[1]}', ['signal', 'workingDirectory'], '/w']);
+        same([seen.tool.length, JSON.stringify(args), Object.keys(context), context.workingDirectory], [
+            2, '{"at":[1]}', ['signal', 'decision', 'workingDirectory', 'isHidden'], '/w',
+        ]);
         await at.close();
     },
 
@@ -419,7 +421,7 @@ export const cases = {
         const model = scripted(calling(['c1', 'look']), assistant('Done.'), calling(['c1', 'look']), assistant('Done.'));
         const at = await world({ model, tools, host: { cwd: '/host' }, session: { cwd: '/other' } });
         await at.session.prompt('Hi');
-        await (await at.runtime.createSession({ id: 'plain' })).prompt('Hi');
+        await (await at.runtime.createSession({ id: 'plain', permissionPreset: 'workspace-write' })).prompt('Hi');
         same(seen, ['/other', '/host']);
         await at.close();
     },

@@ -9,7 +9,8 @@ const SUCCESS = Object.freeze({ outcome: 'success', saved: true });
 /** Every method that needs the session, with arguments that are fine. */
 const METHODS = {
     prompt: ['Hi'], begin: ['Hi'], setPermissionPreset: [null], configure: [{}], setTitle: ['x'], setPinned: [true], markRead: [0],
-    readMessages: [{ limit: 1 }], flush: [], abandon: [],
+    readMessages: [{ limit: 1 }], flush: [], abandon: [], resume: [], resumePrompt: [], setRunContext: [null],
+    gate: [{ toolCallId: 'c', toolName: 't', arguments: {} }], explain: [{ toolCallId: 'c', toolName: 't', arguments: {} }],
 };
 
 export const cases = {

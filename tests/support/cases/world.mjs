@@ -6,19 +6,21 @@ const persistent = typeof indexedDB !== 'undefined';
 
 /**
  * A runtime on IndexedDB where there is one, else in memory, with a session `s` (unless told otherwise) and the skill
- * `demo`.
+ * `demo`. In the session nobody is asked about a call, unless it `asks`.
  */
-export async function world({ session = {}, ...options } = {}) {
+export async function world({ session = {}, asks = false, ...options } = {}) {
     const name = `case-${crypto.randomUUID()}`;
     const storage = persistent ? { kind: 'indexeddb', name } : 'memory';
     const now = options.now ?? handClock(1000);
     const runtime = await rc.Runtime.open({ storage, model: scripted({ role: 'assistant', content: 'Done.' }), ...options, now });
     const skill = await runtime.skills.add({ content: skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
+    const created = session && (await runtime.createSession({ id: 's', cwd: '/w', ...session }));
+    if (created && !asks) created.bypass('all');
     return {
         runtime,
         now,
         skill,
-        session: session && (await runtime.createSession({ id: 's', cwd: '/w', ...session })),
+        session: created,
         /** Opens another runtime on the same storage; in memory there is none. */
         another: persistent ? (more) => rc.Runtime.open({ storage, now, ...more }) : undefined,
         /** Everything stored, as text. In memory, everything that can be asked for. */

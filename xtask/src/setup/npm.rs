@@ -46,12 +46,12 @@ pub fn ensure_binaryen(version: &str) -> Result<PathBuf> {
     Ok(wasm_opt)
 }
 
-/// `npm ci` in tests/, again when the lock file or Node changes.
-pub fn ensure_test_packages() -> Result<()> {
-    const WHAT: &str = "npm packages of the tests";
-    let folder = places::root().join("tests");
+/// `npm ci` in tests/ or benches/, again when the lock file or Node changes.
+pub fn ensure_packages(of: &str) -> Result<()> {
+    let what = format!("npm packages of the {of}");
+    let folder = places::root().join(of);
     let lock = fs::read_to_string(folder.join("package-lock.json"))
-        .context("cannot read tests/package-lock.json")?;
+        .with_context(|| format!("cannot read {of}/package-lock.json"))?;
     let node = run::version(Path::new("node")).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
     lock.hash(&mut hasher);
@@ -59,10 +59,10 @@ pub fn ensure_test_packages() -> Result<()> {
     // Inside node_modules, which `npm ci` removes first.
     let file = folder.join("node_modules/.runcontext-stamp");
     if stamp::holds(&file, &wanted) {
-        report::already(WHAT, "there");
+        report::already(&what, "there");
         return Ok(());
     }
-    report::step(&format!("{WHAT}: npm ci"), || {
+    report::step(&format!("{what}: npm ci"), || {
         let mut npm = run::program(
             "npm",
             [
