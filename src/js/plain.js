@@ -206,6 +206,13 @@ function placesInResult(given, places) {
     return places.slice(0, 1).map(() => (given === null ? 'content' : 'content[0].text'));
 }
 
+/** What came out of a database, frozen all the way down as it was when it went in. */
+export function refrozen(value) {
+    if (typeof value !== 'object' || value === null || isBytes(value)) return value;
+    for (const key of Object.keys(value)) refrozen(value[key]);
+    return Object.freeze(value);
+}
+
 /** A copy whose bytes are copies too. Without bytes inside, the frozen value itself. */
 export function copyOut(value) {
     if (!hasBytes(value)) return value;

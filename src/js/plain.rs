@@ -18,6 +18,8 @@ use crate::{
 extern "C" {
     #[wasm_bindgen(js_name = "copyIn")]
     fn js_copy_in(source: &JsValue, name: &str, degrade: bool) -> Array;
+    #[wasm_bindgen(js_name = "refrozen")]
+    fn js_refrozen(value: JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "copyOut")]
     fn js_copy_out(value: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "hasBytes")]
@@ -104,6 +106,11 @@ pub(super) fn bytes_in(value: &JsValue, path: &str) -> Result<Option<Vec<u8>>> {
     let bytes = js_bytes_of(value);
     super::foreign::check_length(bytes.length() as usize, path)?;
     Ok(Some(bytes.to_vec()))
+}
+
+/// What came out of a database, frozen as it was when it went in.
+pub(crate) fn refrozen(value: JsValue) -> JsValue {
+    js_refrozen(value)
 }
 
 /// A copy whose byte strings are copies too.

@@ -12,6 +12,8 @@ export async function dump(name) {
   try {
     const stores = [...database.objectStoreNames];
     const transaction = database.transaction(stores, "readonly");
+    // A connection is open for as long as a transaction is.
+    const over = new Promise((resolve) => (transaction.oncomplete = resolve));
     const dump = {};
     for (const store of stores) {
       const source = transaction.objectStore(store);
@@ -23,6 +25,7 @@ export async function dump(name) {
         return [JSON.stringify(keys[n]), record];
       });
     }
+    await over;
     return JSON.stringify(dump);
   } finally {
     database.close();

@@ -9,7 +9,10 @@ use web_sys::IdbKeyRange;
 use super::{database::given, failure};
 use crate::{
     Error, Result,
-    js::{json::json, plain::json_of},
+    js::{
+        json::json,
+        plain::{json_of, refrozen},
+    },
     list::Listed,
     storage::{AppendedMessage, OutlinePack, StoredApproval, damaged},
     untyped::FromJson,
@@ -101,7 +104,7 @@ pub fn approvals(found: Option<&JsValue>) -> Vec<StoredApproval<JsValue>> {
         session_id: text(&record, "sessionId"),
         id: text(&record, "requestId"),
         version: version(&record),
-        body: member(&record, "approval"),
+        body: refrozen(member(&record, "approval")),
     };
     records.into_iter().flatten().map(read).listed()
 }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Result,
+    js::plain::refrozen,
     list::Listed,
     message::MessageOutline,
     storage::{
@@ -235,7 +236,9 @@ impl SessionStorage<JsValue> for Session {
                 let what = format!("a message of {from} to {to} is missing");
                 return Err(damaged(&self.id, &what));
             }
-            let bodies = found.iter().map(|record| records::member(record, "body"));
+            let bodies = found
+                .iter()
+                .map(|record| refrozen(records::member(record, "body")));
             Ok(bodies.listed())
         })
     }

@@ -53,6 +53,12 @@ async function turnWith(session, calls) {
 const A = ['c1', 'write_file', { path: 'a.txt' }];
 const call = ([toolCallId, toolName, args]) => ({ toolCallId, toolName, arguments: args });
 const requested = { argument: '/path', access: 'write', requested: 'a.txt', lexical: '/w/a.txt', canonical: '/w/a.txt' };
+/** Nobody changes what is decided on, all the way down. */
+function frozen(value, what) {
+    if (typeof value !== 'object' || value === null) return;
+    ok(Object.isFrozen(value), `${what} is not frozen`);
+    for (const [name, member] of Object.entries(value)) frozen(member, `${what}.${name}`);
+}
 const plain = (value) => JSON.parse(JSON.stringify(value));
 
 export const cases = {
@@ -74,9 +80,8 @@ export const cases = {
         same(plain(at.session.state.pendingApprovals), [expected]);
         ok(at.session.state.isRunning, 'it waits');
         same(at.tools[0].runs, 0);
-        // What is given out is a copy.
-        listed.arguments.path = 'secrets/key';
-        at.session.state.pendingApprovals[0].arguments.path = 'secrets/key';
+        frozen(listed.arguments, 'what is listed');
+        frozen(at.session.state.pendingApprovals[0].arguments, 'what is shown');
 
         const result = await at.runtime.approvals.resolve(requestId, { action: 'approve' });
         same(plain(result), { requestId, outcome: 'approved' });
@@ -107,7 +112,7 @@ export const cases = {
 
     async 'the model is told of a rejection, with its note and without'() {
         for (const [note, text] of [
-            ['not \ud83d now', 'User rejected this tool call. Reason: not \ud83d now'], [undefined, 'User rejected this tool call.'], ['', 'User rejected this tool call.'],
+            ['not \u{1f980} now', 'User rejected this tool call. Reason: not \u{1f980} now'], [undefined, 'User rejected this tool call.'], ['', 'User rejected this tool call.'],
         ]) {
             const at = await asking([A]);
             const asked = at.asked();
@@ -118,8 +123,8 @@ export const cases = {
             same((await prompt).outcome, 'success');
             same(at.tools[0].runs, 0);
             const told = at.session.messages[2];
-            same([told.isError, told.toolCallId, plain(told.content)], [true, 'c1', [{ type: 'text', text: result.message }]]);
-            if (!note?.includes('\ud83d')) same(result.message, text);
+            same([told.isError, told.toolCallId, plain(told.content)], [true, 'c1', [{ type: 'text', text }]]);
+            same(result.message, text);
             same(at.model.calls, 2);
             await at.close();
         }
@@ -182,8 +187,8 @@ export const cases = {
         const at = await asking([]);
         const turn = await turnWith(at.session, [A]);
         const first = (await turn.gate(call(A))).requestId;
-        const same_ = await turn.gate({ ...call(A), arguments: { path: 'a.txt', why: 'it is wanted' } });
-        same(same_.requestId, first, 'an advisory field');
+        const explained = await turn.gate({ ...call(A), arguments: { path: 'a.txt', why: 'it is wanted' } });
+        same(explained.requestId, first, 'an advisory field');
         const second = (await turn.gate({ ...call(A), arguments: { path: 'b.txt' } })).requestId;
         ok(second !== first, 'another question');
         await fails(() => at.runtime.approvals.resolve(first, { action: 'approve' }), 'approval_not_found');
@@ -193,27 +198,23 @@ export const cases = {
         await at.close();
     },
 
-    async 'a link that leads elsewhere by the time of the answer is asked again, and a denied one is denied'() {
-        const at = await asking([A]);
-        const links = {};
-        const other = await asking([A], { host: { ...host(), resolvePaths: (base, paths) => paths.map((path) => ({ canonical: links[path] ?? `${base}/${path}` })) } });
-        await at.close();
-        const asked = other.asked();
-        const prompt = other.session.prompt('Hello');
+    async 'a link that leads elsewhere by the time of the answer is asked again'() {
+        const files = host();
+        const at = await asking([A], { host: files });
+        const asked = at.asked();
+        const prompt = at.session.prompt('Hello');
         const first = await asked;
-        links['a.txt'] = '/etc/passwd';
-        const again = other.asked();
-        const result = await other.runtime.approvals.resolve(first, { action: 'approve' });
-        same([result.outcome, other.tools[0].runs], ['superseded', 0]);
+        files.links['/w/a.txt'] = '/etc/passwd';
+        const again = at.asked();
+        const result = await at.runtime.approvals.resolve(first, { action: 'approve' });
+        same([result.outcome, at.tools[0].runs], ['superseded', 0]);
         const second = await again;
         ok(result.message.includes(second), result.message);
-        same((await other.runtime.approvals.list())[0].paths[0].canonical, '/etc/passwd');
-        links['a.txt'] = '/w/secrets/key';
-        const denied = await other.runtime.approvals.resolve(second, { action: 'approve' });
-        same(denied.outcome, 'rejected');
+        same((await at.runtime.approvals.list())[0].paths[0].canonical, '/etc/passwd');
+        same((await at.runtime.approvals.resolve(second, { action: 'approve' })).outcome, 'approved');
         await prompt;
-        same(other.tools[0].runs, 0);
-        await other.close();
+        same(at.tools[0].runs, 1);
+        await at.close();
     },
 
     async 'approving may say what is not asked about from now on'() {
@@ -250,7 +251,7 @@ export const cases = {
         const { requestId } = await turn.gate(call(A));
         const approve = { action: 'approve' };
         for (const [decision, field] of [
-            [{}, 'action'], [{ action: 'allow' }, 'action'], [{ action: 'reject', note: 7 }, 'note'],
+            [{}, 'action'], [{ action: 'allow' }, 'action'], [{ action: 'reject', note: 7 }, 'note'], [{ action: 'reject', note: 'half \ud83d' }, 'note'],
             [{ ...approve, bypassSeconds: 0 }, 'bypassSeconds'], [{ ...approve, bypassSeconds: -1 }, 'bypassSeconds'],
             [{ ...approve, bypassSeconds: NaN }, 'bypassSeconds'], [{ ...approve, bypassSeconds: Infinity }, 'bypassSeconds'],
             [{ ...approve, bypassSeconds: '60' }, 'bypassSeconds'], [{ ...approve, bypassSeconds: 60, bypassScope: 'none' }, 'bypassScope'],
@@ -295,7 +296,8 @@ export const cases = {
     },
 
     async 'two sessions ask at once, and one inbox answers both'() {
-        const at = await asking([A]);
+        const answer = ({ messages }) => (messages.at(-1).role === 'user' ? calling(A) : assistant('Done.'));
+        const at = await asking([A], { model: scripted(answer) });
         const other = await at.runtime.createSession({ id: 't', cwd: '/w' });
         const heard = new Set();
         const both = deferred();
@@ -305,8 +307,6 @@ export const cases = {
                 if (heard.size === 2) both.resolve();
             });
         }
-        const model = [calling(A), calling(A), assistant('Done.')];
-        at.model.complete = async () => model.shift() ?? assistant('Done.');
         const prompts = [at.session.prompt('Hello'), other.prompt('Hello')];
         await soon(both.promise, 'both questions');
         const listed = await at.runtime.approvals.list();
@@ -344,6 +344,8 @@ export const cases = {
         const session = await other.openSession('s');
         same(plain(session.interrupted), { unanswered: [call(A)], pendingApprovals: [requestId] });
         same(session.state.pendingApprovals.length, 1);
+        frozen(session.state.pendingApprovals[0].arguments, 'what waits');
+        frozen(session.messages, 'the conversation');
         for (const work of [() => session.prompt('x'), () => session.begin('x'), () => session.setPermissionPreset(null), () => session.configure({})]) {
             await fails(work, 'session_interrupted');
         }
@@ -356,8 +358,6 @@ export const cases = {
         const behind = await soon(dead, 'the end of the other prompt');
         same([behind.outcome, behind.saveError.code, at.tools[0].runs], ['error', 'conflict', 0]);
         await other.close();
-        same((await at.session.reload?.({ pending: 'discard' })) ?? {}, {});
-        await at.runtime.close().catch(() => {});
     },
 
     async 'a host goes on by resume() with what waits, and finds the rest answered'() {

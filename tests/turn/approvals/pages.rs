@@ -194,6 +194,19 @@ fn a_turn_that_another_page_abandons_tells_the_one_that_waits() {
 }
 
 #[test]
+fn abandoning_ends_also_what_another_page_has_asked_since() {
+    let (page, session) = asking();
+    let _dies = page.prompting(&session);
+    let (one, two) = (page.beside(), page.beside());
+    let there = one.lab.open();
+    two.host.link("/ws/a.txt", "/etc/a.txt");
+    let first = two.only();
+    assert_eq!(two.approve(&first).unwrap().outcome, ApprovalOutcome::Superseded);
+    one.lab.run(there.abandon()).unwrap();
+    assert_eq!(page.stored(), []);
+}
+
+#[test]
 fn a_host_that_waits_hears_of_an_answer_given_elsewhere() {
     let page = Page::empty();
     let session = page.create();

@@ -208,6 +208,36 @@ fn an_answer_whose_acknowledgement_was_lost_reaches_who_waits_when_somebody_look
 }
 
 #[test]
+fn what_is_read_while_a_write_is_on_its_way_is_not_taken_for_newer_than_it_is() {
+    // The question about the second call is saved, and not yet heard of, when the first is answered and the second after it.
+    let page = Page::empty();
+    let session = page.create();
+    let of = [writes_file("c1", "a.txt"), writes_file("c2", "b.txt")];
+    let turn = turn_with(&page, &session, &of);
+    let first = page.asks(&turn, &of[0]);
+    let slow = Signal::default();
+    page.lab.storage.fail(1, Fault::WaitForAnswer(slow.clone()));
+    let asking = crate::lab::waits(&page.lab.world, turn.gate(&of[1]));
+    let runtime = &page.lab.runtime;
+    let answering = crate::lab::waits(
+        &page.lab.world,
+        runtime.answer(&first, runcontext::runtime::Answer::Approve, None),
+    );
+    slow.fire();
+    let second = asking.done().unwrap().decision.request_id.unwrap();
+    answering.done().unwrap();
+    let versions: Vec<u64> = session
+        .machine()
+        .approvals()
+        .iter()
+        .map(|it| it.version)
+        .collect();
+    assert_eq!(versions, [2, 1]);
+    page.approve(&second).unwrap();
+    assert_eq!(page.stored(), known(&[("c1", "approved"), ("c2", "approved")]));
+}
+
+#[test]
 fn an_approval_that_is_not_saved_yet_is_shown_and_saved_with_the_answer() {
     let page = Page::empty();
     let session = page.create();
