@@ -607,17 +607,18 @@ impl<M: MessageData> Machine<M> {
                 }
                 Role::ToolResult => {
                     for answer in &outline.answers {
-                        let meant = batch
-                            .open
-                            .0
-                            .iter()
-                            .filter(|(_, call)| batch.open.is_meant(call, answer));
+                        // It answers the first that it may mean: that one has to be allowed as it stands. One that says no tool
+                        // may mean calls of several: each has to be allowed.
+                        let open = &batch.open;
+                        let meant = open.0.iter().filter(|(_, call)| open.is_meant(call, answer));
                         let several = meant.clone().count() > 1;
-                        // It answers the first that it may mean. Where there are others, that one has to be allowed as it stands.
-                        if let Some((at, call)) = meant.clone().next() {
-                            let digest =
-                                several.then(|| self.digest_of(*at, call, batch.call_message.as_ref()));
-                            self.check_allowed(call, digest.as_deref(), &outline)?;
+                        let first = meant.clone().next();
+                        for (at, call) in meant {
+                            if first.is_some_and(|(first, its)| at == first || call.name != its.name) {
+                                let message = batch.call_message.as_ref();
+                                let digest = several.then(|| self.digest_of(*at, call, message));
+                                self.check_allowed(call, digest.as_deref(), &outline)?;
+                            }
                         }
                         if !batch.open.take(answer) {
                             let id = answer.id.as_str();
