@@ -19,6 +19,7 @@ pub fn fold(text: &str) -> String {
         .normalize("NFC")
         .as_string()
         .unwrap()
+        .replace('\u{3c2}', "\u{3c3}")
 }
 
 /// A decision on an input, as `decide` makes it. `found` is what the tool's `extractPaths` returned. Where the input has no
