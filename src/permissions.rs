@@ -29,6 +29,5 @@ pub use store::{PermissionChange, PermissionGroup};
 pub(crate) use store::{RowChange, Rows, users_of};
 pub use text::permissions_text;
 pub use tool::{
-    ExtractedPath, GateCall, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted,
-    texts_in,
+    ExtractedPath, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted, texts_in,
 };

@@ -483,32 +483,29 @@ impl Question<'_> {
         let workspace = Resolved::new(place.cwd.join(&place.workspace), given.next(), place.style);
         let directory = Resolved::new(queries.directory.clone(), given.next(), place.style);
         let (mut grants, mut notes) = (Grants::default(), Vec::new());
-        match self.circumstances.run_context {
-            Some(context) => {
-                for (entry, write) in context.entries() {
-                    let bare = grant_path(place.style, entry);
-                    let grant = Resolved::new(queries.directory.join(bare), given.next(), place.style);
-                    let Some(canonical) = grant.canonical() else {
+        if let Some(context) = self.circumstances.run_context {
+            for (entry, write) in context.entries() {
+                let bare = grant_path(place.style, entry);
+                let grant = Resolved::new(queries.directory.join(bare), given.next(), place.style);
+                let Some(canonical) = grant.canonical() else {
+                    continue;
+                };
+                if AbsolutePath::parse(place.style, bare).is_none() {
+                    let own = directory
+                        .canonical()
+                        .and_then(|directory| granted_in(directory, place.style, bare));
+                    if own.as_ref() != Some(canonical) {
+                        notes.push(format!("grant_through_link: `{entry}` opens nothing"));
                         continue;
-                    };
-                    if AbsolutePath::parse(place.style, bare).is_none() {
-                        let own = directory
-                            .canonical()
-                            .and_then(|directory| granted_in(directory, place.style, bare));
-                        if own.as_ref() != Some(canonical) {
-                            notes.push(format!("grant_through_link: `{entry}` opens nothing"));
-                            continue;
-                        }
                     }
-                    let list = if write {
-                        &mut grants.writes
-                    } else {
-                        &mut grants.reads
-                    };
-                    list.push(canonical.clone());
                 }
+                let list = if write {
+                    &mut grants.writes
+                } else {
+                    &mut grants.reads
+                };
+                list.push(canonical.clone());
             }
-            None => notes.clear(),
         }
         // The working directory may be read, with or without a run context.
         directory

@@ -314,17 +314,6 @@ fn collect_texts<M: MessageView>(value: &M, texts: &mut Vec<String>) {
     }
 }
 
-/// A call of a tool, as far as the gate reads it itself.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GateCall<M> {
-    /// Its id.
-    pub id: String,
-    /// The tool's name.
-    pub tool: String,
-    /// The arguments: plain data, texts well-formed, no bytes.
-    pub arguments: M,
-}
-
 /// A path that a tool found inside a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtractedPath {
