@@ -272,17 +272,30 @@ fn unsafe_segment(segment: &str) -> Option<&'static str> {
     if segment.ends_with(['.', ' ']) {
         return Some("a name ends with a dot or a blank");
     }
-    let stem = segment
-        .split('.')
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(' ');
+    let stem = stem(segment);
     if is_device(stem) {
         return Some("it names a device");
     }
-    let (_, number) = stem.rsplit_once('~')?;
-    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-        .then_some("it may be a short name for another one")
+    ends_in_number(stem).then_some("it may be a short name for another one")
+}
+
+fn stem(segment: &str) -> &str {
+    let stem = segment.split('.').next().unwrap_or_default();
+    stem.trim_end_matches(' ')
+}
+
+fn ends_in_number(stem: &str) -> bool {
+    stem.rsplit_once('~')
+        .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Whether a text, were it a path, may name something by a short name: at most eight characters, and no blank among them.
+pub(crate) fn may_hold_short_name(style: PathStyle, text: &str) -> bool {
+    let is_short = |segment: &str| {
+        let stem = stem(segment);
+        ends_in_number(stem) && stem.chars().nth(8).is_none() && !stem.contains(' ')
+    };
+    style == PathStyle::Windows && text.split(['/', '\\', ':']).any(is_short)
 }
 
 fn is_device(stem: &str) -> bool {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Result,
     list::{Listed, joined},
-    paths::{AbsolutePath, PathStyle, unsafe_shape, within},
+    paths::{AbsolutePath, PathStyle, may_hold_short_name, unsafe_shape, within},
     run_context::{Grants, RunContext, grant_path, granted_in},
     untyped::{self, FromJson, field_error},
 };
@@ -719,17 +719,18 @@ impl Question<'_> {
         if self.is_protected(&forms) {
             return true;
         }
-        // A shape that the file system may read as another name.
-        let named = (ground.policy.fold())(text);
-        let odd = unsafe_shape(self.circumstances.place.style, text).is_some();
-        if odd
-            && self
-                .circumstances
-                .protected
-                .iter()
-                .any(|name| named.contains(name.as_str()))
-        {
-            return true;
+        // A shape that the file system may read as another name; a short name may stand for any.
+        let style = self.circumstances.place.style;
+        if unsafe_shape(style, text).is_some() {
+            let named = (ground.policy.fold())(text);
+            let named = (!may_hold_short_name(style, text)).then_some(named.as_str());
+            let mut protected = self.circumstances.protected.iter();
+            let mut chain = ground.chain.iter();
+            if protected.any(|name| named.is_none_or(|text| text.contains(name.as_str())))
+                || chain.any(|group| group.locks_paths(ground.policy, &self.subject(), named))
+            {
+                return true;
+            }
         }
         let subject = Subject {
             files: Some(Files::Any),

@@ -170,6 +170,18 @@ impl Group {
         }
     }
 
+    /// Whether a locked rule speaks of paths of this tool: of any, or of one whose last name stands in a folded text.
+    pub(super) fn locks_paths(&self, policy: &Policy, call: &Subject<'_>, text: Option<&str>) -> bool {
+        let named = |path: &PathPattern| {
+            let name = path.key.rsplit('/').next().unwrap_or_default();
+            text.is_none_or(|text| text.contains(name))
+        };
+        let sets = [&self.locked_deny, &self.locked_require].into_iter();
+        sets.flat_map(|set| &set.rules).any(|rule| {
+            rule.may_name(call.tool) && rule.speaks_to(policy, call) && rule.path.as_ref().is_some_and(named)
+        })
+    }
+
     /// Every rule that speaks of a call, in order.
     pub(super) fn every<'a>(
         &'a self,

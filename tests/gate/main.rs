@@ -4,6 +4,7 @@
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 mod ask;
+mod length;
 mod outright;
 mod paths;
 mod patterns;
