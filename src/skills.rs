@@ -2,10 +2,12 @@
 
 mod catalog;
 mod diagnostic;
+mod field;
 mod frontmatter;
 mod manifest;
 mod mention;
 mod render;
+mod repair;
 mod select;
 mod yaml;
 

@@ -53,13 +53,21 @@ codes! {
     InvalidUtf8 = "invalid_utf8",
     /// The text begins with a byte order mark, which is skipped.
     ByteOrderMark = "byte_order_mark",
-    /// The text does not begin with a line `---`.
+    /// The text does not begin with a line `---`, nor with anything that was meant so.
     MissingFrontmatter = "missing_frontmatter",
-    /// No line `---` closes the frontmatter.
+    /// No line `---` closes the frontmatter. A warning where it is clear which lines are fields.
     UnclosedFrontmatter = "unclosed_frontmatter",
+    /// Blank lines or comments stand before the frontmatter, and were skipped.
+    TextBeforeFrontmatter = "text_before_frontmatter",
+    /// The frontmatter stands in a code fence, which was left out.
+    FencedFrontmatter = "fenced_frontmatter",
+    /// A delimiter has more than three hyphens.
+    WrongDelimiter = "wrong_delimiter",
+    /// A formatter of Markdown made a rule and a heading of the frontmatter.
+    FormattedFrontmatter = "formatted_frontmatter",
     /// The frontmatter is longer than 16 KiB.
     FrontmatterTooLarge = "frontmatter_too_large",
-    /// The frontmatter is no YAML.
+    /// The frontmatter is no YAML. A warning where its fields could be read all the same.
     InvalidYaml = "invalid_yaml",
     /// An anchor (`&name`), which is refused.
     AnchorRefused = "anchor_refused",
@@ -73,8 +81,12 @@ codes! {
     TooDeep = "too_deep",
     /// The frontmatter is no mapping of fields.
     NotAMapping = "not_a_mapping",
-    /// A field is there twice.
+    /// A field is there twice. The first one counts.
     DuplicateField = "duplicate_field",
+    /// A field is no valid YAML and was read as plain text.
+    FieldRepaired = "field_repaired",
+    /// A field that asks for permissions was left out, because the file is not as the format says.
+    FieldIgnored = "field_ignored",
     /// There is no `name`.
     MissingName = "missing_name",
     /// The `name` is blank.
@@ -156,30 +168,40 @@ pub(super) struct Position {
     pub(super) column: u32,
 }
 
+/// What was found, and where.
+pub(super) type Finding = (DiagnosticCode, Position);
+
 impl Position {
     pub(super) const START: Position = Position { line: 1, column: 1 };
 
-    pub(super) fn line(line: u32) -> Self {
-        Self { line, column: 1 }
+    /// The place so many lines down, and so many characters to the right of where its line begins: here, or at the first column.
+    pub(super) fn further(self, lines: usize, characters: usize) -> Self {
+        let from = if lines == 0 { self.column } else { 1 };
+        Self {
+            line: self.line.saturating_add(narrow(lines)),
+            column: from.saturating_add(narrow(characters)),
+        }
     }
 
-    /// The place just behind `text`, which is the beginning of a file.
-    pub(super) fn behind(text: &str) -> Self {
-        let line = text.matches('\n').count();
-        let column = text.rsplit('\n').next().unwrap_or_default().chars().count();
-        Self {
-            line: narrow(line + 1),
-            column: narrow(column + 1),
-        }
+    /// The place just behind `text`, which begins here.
+    pub(super) fn behind(self, text: &str) -> Self {
+        let lines = text.matches('\n').count();
+        let line = text.rsplit('\n').next().unwrap_or_default();
+        self.further(lines, line.chars().count())
     }
 }
 
 /// Counts of things in memory fit: a file with more than four billion lines is not read.
-pub(super) fn narrow(count: usize) -> u32 {
+fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Diagnostic {
+    /// Whether this was found.
+    pub(super) fn is(&self, (code, at): Finding) -> bool {
+        self.code == code && (self.line, self.column) == (at.line, at.column)
+    }
+
     pub(super) fn new(code: DiagnosticCode, severity: Severity, at: Position, message: &str) -> Self {
         Self {
             code,

@@ -1,23 +1,26 @@
 //! The frame of a skill file: where the frontmatter begins and ends, and what the body is.
 
+use super::diagnostic::{DiagnosticCode, Finding, Position};
+use super::field::{field_in, known};
+
 /// A file cut at its delimiters.
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     /// The lines between the delimiters.
     pub(super) block: &'a str,
-    /// The line of the file on which the block begins, from 1.
-    pub(super) block_line: usize,
+    /// Where in the file the block begins.
+    pub(super) at: Position,
     /// What follows the closing delimiter, without the blank lines at both ends.
     pub(super) body: &'a str,
+    /// What is wrong with the frame, though a person sees what is meant.
+    pub(super) flaws: Vec<Finding>,
 }
 
-/// Why a file has no frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoFrame {
-    /// It does not begin with a delimiter.
-    Missing,
-    /// No delimiter closes the block.
-    Unclosed,
+impl Frame<'_> {
+    /// Whether the frame has this flaw.
+    pub(super) fn has(&self, flaw: DiagnosticCode) -> bool {
+        self.flaws.iter().any(|(code, _)| *code == flaw)
+    }
 }
 
 /// The text without its byte order mark.
@@ -25,46 +28,239 @@ pub(super) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Cuts a text that has no byte order mark. A delimiter is a line of three hyphens; blanks may follow them.
-pub(super) fn frame(text: &str) -> Result<Frame<'_>, NoFrame> {
-    let mut lines = text.split_inclusive('\n');
-    let opening = lines
-        .next()
-        .filter(|line| is_delimiter(line))
-        .ok_or(NoFrame::Missing)?;
-    let mut end = opening.len();
-    for line in lines {
-        if is_delimiter(line) {
-            let block = text.get(opening.len()..end).unwrap_or_default();
-            let body = without_blank_ends(text.get(end + line.len()..).unwrap_or_default());
-            return Ok(Frame {
-                block,
-                block_line: 2,
-                body,
+/// Cuts a text that has no byte order mark as the format says. A delimiter is a line of three hyphens; blanks may follow them.
+pub(super) fn strict(text: &str) -> Option<Frame<'_>> {
+    let mut lines = Lines::new(text, Position::START);
+    lines.next().filter(|line| hyphens(line) == 3)?;
+    let (block, at) = (lines.rest, lines.at);
+    let mut end = 0;
+    loop {
+        let line = lines.next()?;
+        if hyphens(line) == 3 {
+            return Some(Frame {
+                block: block.get(..end)?,
+                at,
+                body: without_blank_ends(lines.rest),
+                flaws: Vec::new(),
             });
         }
         end += line.len();
     }
-    Err(NoFrame::Unclosed)
 }
 
-/// The instructions in a file: what follows the frontmatter, or all of a text that has none.
-pub(super) fn body(text: &str) -> &str {
-    let text = without_mark(text);
-    frame(text).map_or_else(|_| without_blank_ends(text), |frame| frame.body)
+/// Cuts a text where a person sees the frontmatter: blank lines, comments or the beginning of a code fence may stand before it,
+/// delimiters may have more hyphens, the closing one may be missing, and a formatter of Markdown may have made a rule and a
+/// heading of it. Each of these is a flaw.
+///
+/// # Errors
+/// `missing_frontmatter` or `unclosed_frontmatter`.
+pub(super) fn lenient(text: &str) -> Result<Frame<'_>, Finding> {
+    let missing = (DiagnosticCode::MissingFrontmatter, Position::START);
+    let mut lines = Lines::new(text, Position::START);
+    let mut frame = Frame {
+        block: "",
+        at: Position::START,
+        body: "",
+        flaws: Vec::new(),
+    };
+    let opening = loop {
+        let at = lines.at;
+        let line = lines.next().ok_or(missing)?;
+        let flaw = match hyphens(line) {
+            3 => break at,
+            4.. => DiagnosticCode::WrongDelimiter,
+            _ if is_fence(line) => DiagnosticCode::FencedFrontmatter,
+            _ if lines.skip_comment(line) => DiagnosticCode::TextBeforeFrontmatter,
+            _ if is_only(line, '_') => return heading(lines, frame).ok_or(missing),
+            _ => return Err(missing),
+        };
+        if !frame.has(flaw) {
+            frame.flaws.push((flaw, at));
+        }
+        if flaw == DiagnosticCode::WrongDelimiter {
+            break at;
+        }
+    };
+
+    (frame.block, frame.at) = (lines.rest, lines.at);
+    let fields = Fields::scan(&mut lines);
+    if !fields.any {
+        // Any Markdown file may hold rules. One in an unusual place is a delimiter only where fields follow.
+        if !frame.flaws.is_empty() {
+            return Err(missing);
+        }
+        if fields.closing.is_none() {
+            return Err((DiagnosticCode::UnclosedFrontmatter, opening));
+        }
+    }
+    match fields.closing {
+        None => {
+            lines.rest = frame.block.get(fields.end..).unwrap_or_default();
+            frame.flaws.push((DiagnosticCode::UnclosedFrontmatter, opening));
+        }
+        Some((3, _)) => {}
+        Some((_, at)) => frame.flaws.push((DiagnosticCode::WrongDelimiter, at)),
+    }
+    frame.block = frame.block.get(..fields.end).unwrap_or_default();
+    if frame.has(DiagnosticCode::FencedFrontmatter) {
+        lines.skip_fence();
+    }
+    frame.body = without_blank_ends(lines.rest);
+    Ok(frame)
 }
 
-fn is_delimiter(line: &str) -> bool {
-    line.trim_end() == "---"
+/// The heading below a rule: a formatter that knows no frontmatter takes `---` for a rule, and the fields and the second `---`
+/// for a heading, which it writes in one line.
+fn heading<'a>(mut lines: Lines<'a>, mut frame: Frame<'a>) -> Option<Frame<'a>> {
+    loop {
+        let at = lines.at;
+        let line = lines.next()?;
+        if is_blank(line) {
+            continue;
+        }
+        frame.block = line.strip_prefix('#')?.trim_start_matches('#').trim();
+        known(field_in(frame.block)?.0)?;
+        let before = line.len() - line.trim_start_matches(['#', ' ']).len();
+        frame.at = at.further(0, before);
+        frame.flaws.push((DiagnosticCode::FormattedFrontmatter, at));
+        frame.body = without_blank_ends(lines.rest);
+        return Some(frame);
+    }
+}
+
+/// What the lines behind an opening delimiter are.
+struct Fields {
+    /// Whether there is a field among them.
+    any: bool,
+    /// Where the block ends.
+    end: usize,
+    /// How many hyphens the closing delimiter has, and where it is.
+    closing: Option<(usize, Position)>,
+}
+
+impl Fields {
+    /// Reads up to and with the closing delimiter. A rule that comes only after a heading and text, or after a code fence,
+    /// belongs to the body. A block that nothing closes ends before the first text that stands apart and is no field.
+    fn scan(lines: &mut Lines<'_>) -> Self {
+        let mut fields = Self {
+            any: false,
+            end: 0,
+            closing: None,
+        };
+        let (mut behind_blank, mut behind_heading, mut apart) = (false, false, false);
+        let mut read = 0;
+        loop {
+            let at = lines.at;
+            let Some(line) = lines.next() else { return fields };
+            let count = hyphens(line);
+            if count >= 3 {
+                fields.end = read;
+                fields.closing = Some((count, at));
+                return fields;
+            }
+            read += line.len();
+            let ends = behind_heading || is_fence(line);
+            if is_blank(line) {
+                behind_blank = true;
+            } else if line.starts_with('#') {
+                behind_heading = true;
+            } else if field_in(line).is_some() || !ends && (line.starts_with([' ', '\t']) || !behind_blank) {
+                (behind_blank, behind_heading) = (false, false);
+                if !apart {
+                    fields.any |= field_in(line.trim_start()).is_some();
+                    fields.end = read;
+                }
+            } else if ends && fields.any {
+                return fields;
+            } else {
+                apart = true;
+            }
+        }
+    }
+}
+
+/// The lines of a file from some place on.
+pub(super) struct Lines<'a> {
+    rest: &'a str,
+    /// Where it begins.
+    pub(super) at: Position,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(text: &'a str, at: Position) -> Self {
+        Self { rest: text, at }
+    }
+
+    /// The next line, with its end.
+    pub(super) fn next(&mut self) -> Option<&'a str> {
+        let line = self.rest.split_inclusive('\n').next()?;
+        self.rest = self.rest.get(line.len()..)?;
+        self.at = self.at.further(1, 0);
+        Some(line)
+    }
+
+    /// Whether `line`, which was just read, says nothing: it is blank, or a comment in the manner of YAML or of Markdown, the latter up to its
+    /// end.
+    fn skip_comment(&mut self, line: &'a str) -> bool {
+        let mut line = line.trim();
+        if !line.starts_with("<!--") {
+            return line.is_empty() || line.starts_with('#');
+        }
+        while !line.ends_with("-->") {
+            match self.next() {
+                Some(next) => line = next.trim_end(),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Leaves out the end of a code fence, if that comes next.
+    fn skip_fence(&mut self) {
+        let mut ahead = Self::new(self.rest, self.at);
+        while let Some(line) = ahead.next() {
+            if is_only(line, '`') || is_only(line, '~') {
+                self.rest = ahead.rest;
+            }
+            if !is_blank(line) {
+                return;
+            }
+        }
+    }
+}
+
+/// How many hyphens a line has that has nothing else, apart from blanks at its end.
+fn hyphens(line: &str) -> usize {
+    let line = line.trim_end();
+    if line.trim_start_matches('-').is_empty() {
+        line.len()
+    } else {
+        0
+    }
+}
+
+/// Whether a line holds three or more of this mark, and nothing else apart from blanks at its end.
+fn is_only(line: &str, mark: char) -> bool {
+    let line = line.trim_end();
+    line.len() >= 3 && line.trim_start_matches(mark).is_empty()
+}
+
+/// Whether a line begins a code fence.
+fn is_fence(line: &str) -> bool {
+    line.starts_with("```") || line.starts_with("~~~")
+}
+
+fn is_blank(line: &str) -> bool {
+    line.trim().is_empty()
 }
 
 /// Removes blank lines at both ends. The first line keeps its indentation, the last one its blanks.
-fn without_blank_ends(text: &str) -> &str {
+pub(super) fn without_blank_ends(text: &str) -> &str {
     let mut start = 0;
     let mut end = 0;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
-        if !line.trim().is_empty() {
+        if !is_blank(line) {
             if end == 0 {
                 start = at;
             }

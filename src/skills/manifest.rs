@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::diagnostic::{Diagnostic, DiagnosticCode, Position, Severity};
-use super::frontmatter::{self, NoFrame};
+use super::diagnostic::{Diagnostic, DiagnosticCode, Finding, Position, Severity};
+use super::field::{FLAGS, GRANT, flag, known};
+use super::frontmatter::{self, Frame};
+use super::repair;
 use super::yaml::{self, Fields};
 use crate::{list::hex, untyped::insert_sorted};
 
-/// The longest frontmatter that is read, in bytes. The largest of 1,900 real ones has 1,344.
-const MAX_FRONTMATTER_BYTES: usize = 16 * 1024;
 const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 1024;
 const MAX_COMPATIBILITY: usize = 500;
@@ -57,16 +57,6 @@ pub struct ParseOutcome {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl ParseOutcome {
-    fn refused(mut diagnostics: Vec<Diagnostic>, error: Diagnostic) -> Self {
-        diagnostics.push(error);
-        Self {
-            skill: None,
-            diagnostics,
-        }
-    }
-}
-
 /// The SHA-256 of a text's UTF-8, in lower-case hex; of the whole file as given, a byte order mark included.
 pub fn revision(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
@@ -78,12 +68,17 @@ pub fn parse_skill_bytes(bytes: &[u8], location: Option<&str>) -> ParseOutcome {
         Ok(text) => parse_skill(text, location),
         Err(error) => {
             let valid = bytes.get(..error.valid_up_to()).unwrap_or_default();
-            let at = Position::behind(&String::from_utf8_lossy(valid));
+            let at = Position::START.behind(&String::from_utf8_lossy(valid));
             let message = "the file is not UTF-8 from here on; save it as UTF-8";
-            ParseOutcome::refused(
-                Vec::new(),
-                Diagnostic::new(DiagnosticCode::InvalidUtf8, Severity::Error, at, message),
-            )
+            ParseOutcome {
+                skill: None,
+                diagnostics: vec![Diagnostic::new(
+                    DiagnosticCode::InvalidUtf8,
+                    Severity::Error,
+                    at,
+                    message,
+                )],
+            }
         }
     }
 }
@@ -92,6 +87,10 @@ pub fn parse_skill_bytes(bytes: &[u8], location: Option<&str>) -> ParseOutcome {
 ///
 /// The frontmatter is YAML between two lines `---`, at most 16 KiB, nested at most 8 deep, without anchors, aliases, tags and
 /// directives; all scalars are strings. A byte order mark and CRLF line ends are fine.
+///
+/// Where that fails, and a person would still see fields, these are read one by one, and what is no YAML is plain text. Each
+/// flaw of the frame and each field read so is a warning. In such a file `allowed-tools` is left out, and a field that restricts
+/// counts wherever it stands.
 ///
 /// A `description` is needed. A `name` that breaks the rule of the format, or is not that of the folder, is a warning; a blank
 /// one is an error. Where there is no `name` at all, the parent folder in `location` stands in, with a warning; without a
@@ -108,71 +107,123 @@ pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
         ));
     }
 
-    let frame = match frontmatter::frame(unmarked) {
-        Ok(frame) => frame,
-        Err(problem) => {
-            let (code, message) = match problem {
-                NoFrame::Missing => (
-                    DiagnosticCode::MissingFrontmatter,
-                    "the file does not begin with frontmatter; begin it with a line `---`, the fields, and a line `---`",
-                ),
-                NoFrame::Unclosed => (
-                    DiagnosticCode::UnclosedFrontmatter,
-                    "no line `---` closes the frontmatter; add one after the fields",
-                ),
+    let mut skill = None;
+    match read(unmarked, &mut diagnostics) {
+        Err((code, at)) => diagnostics.push(Diagnostic::new(code, Severity::Error, at, message(code))),
+        Ok((frame, fields)) => {
+            let mut check = Check {
+                fields: &fields,
+                diagnostics,
             };
-            let error = Diagnostic::new(code, Severity::Error, Position::START, message);
-            return ParseOutcome::refused(diagnostics, error);
+            let name = check.name(location.and_then(folder_of));
+            let description = check.description();
+            check.other_fields();
+            if frame.body.is_empty() {
+                let at = Position::START.behind(unmarked);
+                let message = "the skill has no instructions; add them after the frontmatter";
+                check.remark(DiagnosticCode::EmptyBody, Severity::Warning, at, message);
+            }
+            diagnostics = check.diagnostics;
+            skill = name.zip(description).map(|(name, description)| ParsedSkill {
+                name,
+                description,
+                body: frame.body.to_owned(),
+                revision: revision(text),
+                fields: fields.values,
+            });
         }
-    };
-    if frame.block.len() > MAX_FRONTMATTER_BYTES {
-        let message = "the frontmatter is longer than 16 KiB; move text into the body";
-        let at = Position::START;
-        let error = Diagnostic::new(DiagnosticCode::FrontmatterTooLarge, Severity::Error, at, message);
-        return ParseOutcome::refused(diagnostics, error);
     }
-    let fields = match yaml::parse(frame.block, frame.block_line) {
-        Ok(fields) => fields,
-        Err((code, at)) => {
-            let error = Diagnostic::new(code, Severity::Error, at, yaml_message(code));
-            return ParseOutcome::refused(diagnostics, error);
-        }
-    };
-
-    let mut check = Check {
-        fields: &fields,
-        diagnostics,
-    };
-    let name = check.name(location.and_then(folder_of));
-    let description = check.description();
-    check.other_fields();
-    if frame.body.is_empty() {
-        let at = Position::behind(unmarked);
-        check.remark(
-            DiagnosticCode::EmptyBody,
-            Severity::Warning,
-            at,
-            "the skill has no instructions; add them after the frontmatter",
-        );
-    }
-    let mut diagnostics = Vec::with_capacity(check.diagnostics.len());
-    for diagnostic in check.diagnostics {
-        insert_sorted(&mut diagnostics, diagnostic, &|a, b| {
+    let mut in_order = Vec::with_capacity(diagnostics.len());
+    for diagnostic in diagnostics {
+        insert_sorted(&mut in_order, diagnostic, &|a, b| {
             (a.line, a.column).cmp(&(b.line, b.column))
         });
     }
-    let skill = name.zip(description).map(|(name, description)| ParsedSkill {
-        name,
-        description,
-        body: frame.body.to_owned(),
-        revision: revision(text),
-        fields: fields.values,
-    });
-    ParseOutcome { skill, diagnostics }
+    ParseOutcome {
+        skill,
+        diagnostics: in_order,
+    }
 }
 
-fn yaml_message(code: DiagnosticCode) -> &'static str {
+/// The instructions in a file: what follows the frontmatter, or all of a text that has none.
+pub(super) fn body(text: &str) -> &str {
+    let text = frontmatter::without_mark(text);
+    framed(text).map_or_else(|_| frontmatter::without_blank_ends(text), |(frame, _)| frame.body)
+}
+
+/// The frame of a file, and its fields where they are YAML. Where the file is as the format says, nothing else is tried.
+fn framed(text: &str) -> Result<(Frame<'_>, Result<Fields, Finding>), Finding> {
+    let strict = frontmatter::strict(text).map(|frame| (yaml::parse(frame.block, frame.at), frame));
+    if let Some((Ok(fields), frame)) = strict {
+        return Ok((frame, Ok(fields)));
+    }
+    let frame = frontmatter::lenient(text)?;
+    let fields = match strict {
+        // Without a flaw it is the same block.
+        Some((refused, _)) if frame.flaws.is_empty() => refused,
+        _ => yaml::parse(frame.block, frame.at),
+    };
+    Ok((frame, fields))
+}
+
+/// The frame and the fields of a file, and what had to be done to see them.
+fn read<'a>(text: &'a str, diagnostics: &mut Vec<Diagnostic>) -> Result<(Frame<'a>, Fields), Finding> {
+    let (frame, fields) = framed(text)?;
+    let before = diagnostics.len();
+    for (code, at) in &frame.flaws {
+        diagnostics.push(Diagnostic::new(*code, Severity::Warning, *at, message(*code)));
+    }
+    let mut fields = match fields {
+        Ok(fields) => fields,
+        Err(reason) => {
+            let fields = repair::fields(&frame, reason, diagnostics)?;
+            if diagnostics.iter().all(|remark| !remark.is(reason)) {
+                let (code, at) = reason;
+                diagnostics.push(Diagnostic::new(code, Severity::Warning, at, message(code)));
+            }
+            fields
+        }
+    };
+    if diagnostics.len() > before && fields.values.contains_key(GRANT) {
+        let message = "`allowed-tools` was left out; make the file as the other remarks say first";
+        let at = fields.position(GRANT);
+        diagnostics.push(Diagnostic::new(
+            DiagnosticCode::FieldIgnored,
+            Severity::Warning,
+            at,
+            message,
+        ));
+        // The map's own way to remove an entry is two kilobytes.
+        let mut others = Map::new();
+        for (name, value) in fields.values {
+            if name != GRANT {
+                others.insert(name, value);
+            }
+        }
+        fields.values = others;
+    }
+    Ok((frame, fields))
+}
+
+fn message(code: DiagnosticCode) -> &'static str {
     match code {
+        DiagnosticCode::MissingFrontmatter => {
+            "the file does not begin with frontmatter; begin it with a line `---`, the fields, and a line `---`"
+        }
+        DiagnosticCode::UnclosedFrontmatter => {
+            "no line `---` closes the frontmatter; add one after the fields"
+        }
+        DiagnosticCode::TextBeforeFrontmatter => {
+            "the frontmatter comes first; move what is before it below it"
+        }
+        DiagnosticCode::FencedFrontmatter => "the frontmatter stands in a code fence; remove the fence",
+        DiagnosticCode::WrongDelimiter => "the delimiter has more than three hyphens; write `---`",
+        DiagnosticCode::FormattedFrontmatter => {
+            "the frontmatter became a heading; write one `field: value` on each line, between two lines `---`"
+        }
+        DiagnosticCode::FrontmatterTooLarge => {
+            "the frontmatter is longer than 16 KiB; move text into the body"
+        }
         DiagnosticCode::AnchorRefused => {
             "anchors are not allowed in frontmatter; quote the value, or write it out"
         }
@@ -206,18 +257,13 @@ impl Check<'_> {
             .push(Diagnostic::new(code, severity, at, message));
     }
 
-    fn position(&self, field: &str) -> Position {
-        let found = self.fields.positions.iter().find(|(name, _)| name == field);
-        found.map_or(Position::START, |(_, at)| *at)
-    }
-
     /// A field that must be a scalar, trimmed; the outer `None` where it is not one.
     fn scalar(&mut self, field: &str, severity: Severity) -> Option<Option<String>> {
         match self.fields.values.get(field) {
             None => Some(None),
             Some(Value::String(text)) => Some(Some(text.trim().to_owned())),
             Some(_) => {
-                let at = self.position(field);
+                let at = self.fields.position(field);
                 self.remark(
                     DiagnosticCode::WrongType,
                     severity,
@@ -231,7 +277,7 @@ impl Check<'_> {
 
     fn too_long(&mut self, field: &str, text: &str, max: usize, code: DiagnosticCode) {
         if text.chars().count() > max {
-            let at = self.position(field);
+            let at = self.fields.position(field);
             self.remark(
                 code,
                 Severity::Warning,
@@ -242,7 +288,7 @@ impl Check<'_> {
     }
 
     fn name(&mut self, folder: Option<&str>) -> Option<String> {
-        let at = self.position("name");
+        let at = self.fields.position("name");
         match (self.scalar("name", Severity::Error)?, folder) {
             (Some(name), _) if name.is_empty() => {
                 self.remark(
@@ -289,7 +335,7 @@ impl Check<'_> {
     fn description(&mut self) -> Option<String> {
         let text = self.scalar("description", Severity::Error)?.unwrap_or_default();
         if text.is_empty() {
-            let at = self.position("description");
+            let at = self.fields.position("description");
             let message = "there is no `description`; say what the skill does and when to use it";
             self.remark(DiagnosticCode::MissingDescription, Severity::Error, at, message);
             return None;
@@ -314,19 +360,16 @@ impl Check<'_> {
         }
         self.scalar("license", Severity::Warning);
         for field in FLAGS.iter().copied() {
-            let at = self.position(field);
+            let at = self.fields.position(field);
             if self.fields.values.contains_key(field) && flag(&self.fields.values, field).is_none() {
                 let message = format!("`{field}` must be true or false, and was ignored");
                 self.remark(DiagnosticCode::WrongType, Severity::Warning, at, &message);
             }
         }
-        let at = self.position("metadata");
-        if self
-            .fields
-            .values
-            .get("metadata")
-            .is_some_and(|value| !value.is_object())
-        {
+        let at = self.fields.position("metadata");
+        let repaired = (DiagnosticCode::FieldRepaired, at);
+        let is_mapping = self.fields.values.get("metadata").is_none_or(Value::is_object);
+        if !is_mapping && self.diagnostics.iter().all(|remark| !remark.is(repaired)) {
             self.remark(
                 DiagnosticCode::WrongType,
                 Severity::Warning,
@@ -335,7 +378,7 @@ impl Check<'_> {
             );
         }
         for (field, at) in &self.fields.positions {
-            if !FORMAT.contains(&field.as_str()) && !FLAGS.contains(&field.as_str()) {
+            if known(field).is_none() {
                 self.diagnostics.push(Diagnostic::new(
                     DiagnosticCode::UnknownField,
                     Severity::Info,
@@ -344,31 +387,6 @@ impl Check<'_> {
                 ));
             }
         }
-    }
-}
-
-/// The fields the format defines.
-static FORMAT: [&str; 6] = [
-    "name",
-    "description",
-    "license",
-    "compatibility",
-    "metadata",
-    "allowed-tools",
-];
-/// The fields of clients that restrict who may invoke a skill, all of them obeyed.
-static FLAGS: [&str; 3] = ["disable-model-invocation", "user-invocable", "user-invokable"];
-
-/// A field that says yes or no, in the spellings of YAML 1.1 and 1.2; none where it is absent or says neither.
-fn flag(fields: &Map<String, Value>, name: &str) -> Option<bool> {
-    let text = fields.get(name)?.as_str()?.trim();
-    let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
-    if is(&["true", "yes", "on"]) {
-        Some(true)
-    } else if is(&["false", "no", "off"]) {
-        Some(false)
-    } else {
-        None
     }
 }
 

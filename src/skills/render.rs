@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::frontmatter;
+use super::manifest;
 use crate::prompt::neutralise;
 use crate::{
     context::LoadedSkill,
@@ -79,7 +79,7 @@ const CLOSING_LINE: &str = "\n</skill>";
 fn block(skill: &LoadedSkill) -> String {
     let mut block = opening_tag(skill);
     block.push('\n');
-    block.push_str(&neutralise(frontmatter::body(&skill.content)));
+    block.push_str(&neutralise(manifest::body(&skill.content)));
     block.push_str(CLOSING_LINE);
     block
 }

@@ -3,9 +3,11 @@
 use saphyr_parser::{Event, Marker, Parser};
 use serde_json::{Map, Value};
 
-use super::diagnostic::{DiagnosticCode, Position, narrow};
+use super::diagnostic::{DiagnosticCode, Finding, Position};
 use crate::list::split_at_text;
 
+/// The longest block that is read, in bytes. The largest of 1,900 real ones has 1,344.
+const MAX_BYTES: usize = 16 * 1024;
 /// Lists and mappings inside each other, the outermost mapping included.
 const MAX_DEPTH: usize = 8;
 
@@ -17,8 +19,18 @@ pub(super) struct Fields {
     pub(super) positions: Vec<(String, Position)>,
 }
 
-/// Why a block was refused, and where.
-pub(super) type Refusal = (DiagnosticCode, Position);
+impl Fields {
+    pub(super) fn put(&mut self, name: &str, at: Position, value: Value) {
+        self.values.insert(name.to_owned(), value);
+        self.positions.push((name.to_owned(), at));
+    }
+
+    /// Where a field begins; the start of the file for one that is not there.
+    pub(super) fn position(&self, field: &str) -> Position {
+        let found = self.positions.iter().find(|(name, _)| name == field);
+        found.map_or(Position::START, |(_, at)| *at)
+    }
+}
 
 /// A list or mapping that is not closed yet.
 enum Open {
@@ -29,31 +41,24 @@ enum Open {
     },
 }
 
-/// Reads a block that begins on line `first_line` of its file.
-pub(super) fn parse(block: &str, first_line: usize) -> Result<Fields, Refusal> {
-    let position = |marker: &Marker| Position {
-        line: narrow(first_line + marker.line().saturating_sub(1)),
-        column: narrow(marker.col() + 1),
-    };
+/// Reads a block that begins at `begin` in its file.
+///
+/// # Errors
+/// Why it is refused, and where.
+pub(super) fn parse(block: &str, begin: Position) -> Result<Fields, Finding> {
+    if block.len() > MAX_BYTES {
+        return Err((DiagnosticCode::FrontmatterTooLarge, begin));
+    }
+    let position = |marker: &Marker| begin.further(marker.line().saturating_sub(1), marker.col());
     if let Some(line) = directive(block) {
-        return Err((
-            DiagnosticCode::DirectiveRefused,
-            Position::line(narrow(first_line + line)),
-        ));
+        return Err((DiagnosticCode::DirectiveRefused, begin.further(line, 0)));
     }
 
     // YAML has no control characters; the parser lets some of them through.
     if let Some((before, _)) =
         block.split_once(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}'))
     {
-        let Position { line, column } = Position::behind(before);
-        return Err((
-            DiagnosticCode::InvalidYaml,
-            Position {
-                line: narrow(first_line).saturating_add(line - 1),
-                column,
-            },
-        ));
+        return Err((DiagnosticCode::InvalidYaml, begin.behind(before)));
     }
 
     let mut fields = Fields::default();
