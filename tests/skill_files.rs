@@ -98,6 +98,9 @@ fn no_message_holds_text_of_the_file() {
         "---\nzqx\n---\n",
         "---\n`zqx`: @zqx\n---\n",
         "---\nname: \"\\zqx\"\n---\n",
+        "---\nname: zqx\ndescription: \"zqx\nzqx: zqx: zqx\nallowed-tools: zqx\n---\n",
+        "<!-- zqx -->\n```zqx\n----\nname: zqx\nname: zqx\n```\n",
+        "___\n\n## name: zqx description: zqx: zqx\n",
         "zqx",
     ];
     for text in marked {
@@ -200,93 +203,33 @@ fn flags_restrict_who_may_invoke_a_skill() {
     assert_eq!(flags("disable-model-invocation: [true]"), (true, true));
 }
 
-/// A small generator, so that every run and every platform sees the same cases.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % bound as u64).unwrap()
-    }
-}
-
 #[test]
-fn no_text_makes_the_parser_stumble() {
-    const PIECES: [&str; 40] = [
-        "name",
-        "description",
-        ": ",
-        ":",
-        "\n",
-        "\n",
-        "\n  ",
-        "\n- ",
-        "- ",
-        "  ",
-        "\t",
-        "'",
-        "\"",
-        "[",
-        "]",
-        "{",
-        "}",
-        ",",
-        "#",
-        "? ",
-        "|",
-        ">",
-        "|2-",
-        "&a ",
-        "*a",
-        "!x ",
-        "!!str ",
-        "%YAML 1.2\n",
-        "---",
-        "...",
-        "\\",
-        "\\u12",
-        "\r\n",
-        "\r",
-        "\u{feff}",
-        "\u{85}",
-        "é",
-        "\u{1f600}",
-        "\0",
-        "d",
-    ];
-    let mut random = Random(3);
-    let (mut skills, mut refused) = (0, BTreeSet::new());
-    for _ in 0..30_000 {
-        let block: String = (0..random.below(14))
-            .map(|_| PIECES[random.below(PIECES.len())])
-            .collect();
-        let text = format!("---\nname: n\ndescription: d\nmetadata: {block}\n---\nb");
-        let alone = format!("---\n{block}\n---\nb");
-        for text in [text, alone] {
-            let outcome = parse_skill(&text, Some("f/SKILL.md"));
-            let lines = u32::try_from(text.lines().count() + 1).unwrap();
-            for diagnostic in &outcome.diagnostics {
-                assert!(diagnostic.line >= 1 && diagnostic.column >= 1, "{text:?}");
-                assert!(
-                    text.contains(['\r', '\u{85}']) || diagnostic.line <= lines,
-                    "{text:?}: {diagnostic:?}"
-                );
-            }
-            match outcome.skill {
-                Some(skill) => {
-                    assert!(
-                        !skill.name.is_empty() && !skill.description.is_empty(),
-                        "{text:?}"
-                    );
-                    skills += 1;
-                }
-                None => refused.extend(outcome.diagnostics.iter().map(|diagnostic| diagnostic.code)),
-            }
-        }
+fn long_files_are_read_in_one_go() {
+    // Each is a megabyte; whoever looked at a part of one again for each line would not come to an end.
+    let long = |before: &str, piece: &str, behind: &str| {
+        format!("{before}{}{behind}", piece.repeat(1_000_000 / piece.len()))
+    };
+    let fields = "---\nname: n\ndescription: a: b\n---\nb";
+    for (text, loads) in [
+        (long("", "\n", fields), true),
+        (long("", "<!-- -->\n", fields), true),
+        (long("<!--", "-", &format!("-->\n{fields}")), true),
+        (long("", "```\n", fields), true),
+        (long("---\nname: n\ndescription: d\n", "\n", "b"), true),
+        (long("---\nname: n\ndescription: d\n\n", "# b\n\n", ""), true),
+        (long("---\nname: n\ndescription: d\n---\n", "---\n", ""), true),
+        (long("---\nname: n\n", "description: a: b\n", ""), false),
+        (long("___\n\n## name: n ", "description: a ", ""), false),
+        (long("---\n", "# \n", ""), false),
+        (long("", "#\n", ""), false),
+    ] {
+        let outcome = parse_skill(&text, None);
+        assert_eq!(
+            outcome.skill.is_some(),
+            loads,
+            "{:?}",
+            outcome.diagnostics.first()
+        );
+        assert!(outcome.diagnostics.len() < 6, "{}", outcome.diagnostics.len());
     }
-    assert!(skills > 3_000, "{skills} skills");
-    assert!(refused.len() >= 8, "{refused:?}");
 }

@@ -308,8 +308,12 @@ fn a_file_without_frontmatter_is_shown_whole() {
         "<skill name=\"a\" location=\"/a\">\n# Only text\n</skill>"
     );
     assert_eq!(
-        shown("---\nnever: closed\n"),
-        "<skill name=\"a\" location=\"/a\">\n---\nnever: closed\n</skill>"
+        shown("---\nnever closed\n"),
+        "<skill name=\"a\" location=\"/a\">\n---\nnever closed\n</skill>"
+    );
+    assert_eq!(
+        shown("---\nnever: closed\n\nx\n"),
+        "<skill name=\"a\" location=\"/a\">\nx\n</skill>"
     );
     assert_eq!(
         shown("\u{feff}---\r\nbad: [yaml\r\n---\r\nx\r\n"),

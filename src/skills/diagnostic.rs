@@ -175,6 +175,8 @@ impl Position {
     pub(super) const START: Position = Position { line: 1, column: 1 };
 
     /// The place so many lines down, and so many characters to the right of where its line begins: here, or at the first column.
+    // Not inlined, as `Diagnostic::new` is not: each place would be larger than a call.
+    #[inline(never)]
     pub(super) fn further(self, lines: usize, characters: usize) -> Self {
         let from = if lines == 0 { self.column } else { 1 };
         Self {
@@ -202,6 +204,7 @@ impl Diagnostic {
         self.code == code && (self.line, self.column) == (at.line, at.column)
     }
 
+    #[inline(never)]
     pub(super) fn new(code: DiagnosticCode, severity: Severity, at: Position, message: &str) -> Self {
         Self {
             code,

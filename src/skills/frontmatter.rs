@@ -162,6 +162,8 @@ impl Fields {
             let ends = behind_heading || is_fence(line);
             if is_blank(line) {
                 behind_blank = true;
+                // A title of Markdown has a blank line below it, a comment of YAML hardly ever.
+                apart |= behind_heading && fields.any;
             } else if line.starts_with('#') {
                 behind_heading = true;
             } else if field_in(line).is_some() || !ends && (line.starts_with([' ', '\t']) || !behind_blank) {
