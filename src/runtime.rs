@@ -30,7 +30,10 @@ use crate::{
         ToolCall, ToolDeclaration,
     },
     skills::{Catalog, SkillEntry},
-    storage::{ListFilter, LocalFuture, SessionRecord, SharedChange, Storage, StorageInfo, keys},
+    storage::{
+        ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedChange, Storage, StorageInfo,
+        StoredSession, keys,
+    },
     untyped::{self, FromJson},
 };
 
@@ -188,6 +191,9 @@ impl FromJson for StoredSkill {
     }
 }
 
+/// Of a stored conversation, what is known: a position, and the messages from there on.
+type Known<'a, M> = &'a dyn Fn(&StoredSession) -> Option<(u32, Vec<M>)>;
+
 /// Something that happened to the runtime as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeEvent {
@@ -340,28 +346,38 @@ impl<M: MessageData + 'static> Runtime<M> {
             return Ok(open);
         }
         let storage = self.parts.storage.session(id);
-        let asked = storage.approvals().await?;
-        let Some(stored) = storage.load().await? else {
+        let Some(machine) = self.load(&*storage, &|_| None).await? else {
             return Err(not_found(id));
         };
-        let first = Machine::<M>::first_to_load(&stored);
-        let count = stored.record.message_count;
-        let bodies = storage.read_messages(first, count).await?;
-        let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
-        if let Some(commit) = machine.left_over(&asked, self.parts.world.new_id()) {
-            // Where that fails it is tried again the next time.
-            let _tried = storage.commit(Rc::new(commit)).await;
-        }
-        let approvals = storage.approvals().await?;
         self.check_open()?;
         // Somebody else may have opened it while we were reading: one object per session.
         if let Some(open) = self.open_now(id) {
             return Ok(open);
         }
-        machine.take_approvals(&approvals);
         let session = Session::new(self, machine);
         self.remember(id, &session);
         Ok(session)
+    }
+
+    /// A session as it is stored; none where there is none. What is known of its messages is not read again: from the first
+    /// loaded one on.
+    async fn load(&self, storage: &dyn SessionStorage<M>, known: Known<'_, M>) -> Result<Option<Machine<M>>> {
+        let asked = storage.approvals().await?;
+        let Some(stored) = storage.load().await? else {
+            return Ok(None);
+        };
+        let (first, mut bodies) =
+            known(&stored).unwrap_or_else(|| (Machine::<M>::first_to_load(&stored), Vec::new()));
+        let next = first.saturating_add(u32::try_from(bodies.len()).unwrap_or(u32::MAX));
+        let mut rest = storage.read_messages(next, stored.record.message_count).await?;
+        bodies.append(&mut rest);
+        let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        if let Some(commit) = machine.left_over(&asked, self.parts.world.new_id()) {
+            // Where that fails it is tried again the next time.
+            let _tried = storage.commit(Rc::new(commit)).await;
+        }
+        machine.take_approvals(&storage.approvals().await?);
+        Ok(Some(machine))
     }
 
     fn open_sessions(&self) -> Vec<Rc<Session<M>>> {

@@ -9,5 +9,5 @@ mod turn;
 pub use approval::{Approval, ApprovalStatus, approval_not_found, rejection};
 pub use gate::{Now, StoredRunContext, check_same_call, check_seconds};
 pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting};
-pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Stamp, Surroundings};
+pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Pending, Stamp, Surroundings};
 pub use turn::{ModelRequest, Next, RequestReport, ToolCall, ToolDeclaration, TurnEnd, TurnInput};

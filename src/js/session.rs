@@ -49,8 +49,9 @@ static SHOWN_SETTINGS: [&str; 14] = [
 #[derive(Debug)]
 pub struct Session {
     inner: Rc<runtime::Session<JsValue>>,
-    /// The list of messages as it was last given out, with its length: it is the same list until there are more.
-    shown: RefCell<Option<(usize, JsValue)>>,
+    /// The list of messages as it was last given out, with its length and the number of reloads: it is the same list until
+    /// there are more, or others.
+    shown: RefCell<Option<(usize, u64, JsValue)>>,
 }
 
 impl Session {
@@ -73,22 +74,22 @@ impl Session {
     /// The stored conversation from `state.loadedFrom` on, frozen, exactly as it was typed and answered.
     #[wasm_bindgen(getter, unchecked_return_type = "readonly Message[]")]
     pub fn messages(&self) -> JsValue {
-        let (bodies, bytes) = {
+        let (bodies, reloads, bytes) = {
             let machine = self.inner.machine();
             let loaded = machine.outlines().iter().skip(machine.loaded_from() as usize);
             let bytes = loaded.into_iter().any(|outline| outline.bytes);
-            (machine.bodies().to_vec(), bytes)
+            (machine.bodies().to_vec(), machine.times_reloaded(), bytes)
         };
         let shown = self.shown.borrow().clone();
-        if let Some((count, messages)) = shown
-            && count == bodies.len()
+        if let Some((count, then, messages)) = shown
+            && (count, then) == (bodies.len(), reloads)
             // Bytes cannot be frozen: where a holder of the list changed some, it is made anew.
             && (!bytes || intact(&messages, &list(bodies.iter().cloned())))
         {
             return messages;
         }
         let messages = list(bodies.iter().map(copy_out));
-        *self.shown.borrow_mut() = Some((bodies.len(), messages.clone()));
+        *self.shown.borrow_mut() = Some((bodies.len(), reloads, messages.clone()));
         messages
     }
 
@@ -461,6 +462,30 @@ impl Session {
         }))
     }
 
+    /// Shows what is stored. `pending` says what becomes of commits that could not be saved: `fork` makes them a new session,
+    /// behind what was saved before them, and `forked` is its id; `discard` drops them. Without it a pending save refuses.
+    #[wasm_bindgen(unchecked_return_type = "Promise<{ forked?: string }>")]
+    pub fn reload(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "{ pending?: \"fork\" | \"discard\" }")]
+        options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let pending = json_in(&options, "options").and_then(|options| {
+            if options.is_null() {
+                return Ok(None);
+            }
+            let mut options = Reader::new(&options, "options");
+            let pending = options.read("pending");
+            options.finish(pending)
+        });
+        promised(pending.map(|pending| async move {
+            let forked = inner.reload(pending).await?;
+            let members = forked.map(|id| ("forked", JsValue::from_str(&id)));
+            Ok(object(members.as_slice()))
+        }))
+    }
+
     /// What a person calls the session.
     #[wasm_bindgen(js_name = "setTitle", unchecked_return_type = "Promise<void>")]
     pub fn set_title(&self, #[wasm_bindgen(unchecked_param_type = "string")] title: JsValue) -> Promise {
@@ -616,6 +641,7 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
             object(&[kind("approval-resolved"), ("result", result_to_js(result))])
         }
         SessionEvent::SettingsChanged => object(&[kind("settings")]),
+        SessionEvent::Reloaded => object(&[kind("reloaded")]),
         SessionEvent::Saved => object(&[kind("saved")]),
         SessionEvent::SaveFailed { error } => {
             object(&[kind("save-failed"), ("error", JsValue::from(error.clone()))])

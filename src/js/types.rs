@@ -328,6 +328,8 @@ export type SessionEvent =
     | { type: "approval-requested"; requestId: string }
     | { type: "approval-resolved"; result: ApprovalResult }
     | { type: "settings" }
+    /** What is stored took the place of what was shown: look again. */
+    | { type: "reloaded" }
     | { type: "saved" }
     | { type: "save-failed"; error: RunContextError };
 

@@ -6,7 +6,7 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use super::{ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, Signal, Turn};
+use super::{ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, RuntimeEvent, Signal, Turn};
 use crate::{
     Error, ErrorCode, Result,
     context::{Notice, NoticeCode},
@@ -14,9 +14,11 @@ use crate::{
     message::{MessageData, MessageIndex, UserTurn, loop_dialect, turn_count},
     permissions::Preset,
     prompt::Section,
-    session::{Degraded, Exclusive, Incoming, Machine, ModelRef, Outcome, Stamp, TurnEnd, TurnInput},
+    session::{
+        Degraded, Exclusive, Incoming, Machine, ModelRef, Outcome, Pending, Stamp, TurnEnd, TurnInput,
+    },
     skills::{self, MentionNoticeCode},
-    storage::{CommitStatus, SessionStorage},
+    storage::{CommitStatus, SessionStorage, StoredSession},
 };
 
 /// How a prompt is meant.
@@ -90,6 +92,8 @@ pub enum SessionEvent<M> {
     },
     /// Preset, model, sections, title or the like changed.
     SettingsChanged,
+    /// What is stored took the place of what was shown: look again.
+    Reloaded,
     /// Everything is saved.
     Saved,
     /// A write failed; it is kept, and `flush` finishes it.
@@ -261,6 +265,11 @@ impl<M: MessageData + 'static> Session<M> {
     /// Saves the queue in order. What cannot be saved stays, and everything behind it.
     pub(super) async fn save(&self) -> Result<()> {
         let _one_at_a_time = self.turn_to_save().await;
+        self.save_queue().await
+    }
+
+    /// The same, for whoever has the turn to save.
+    async fn save_queue(&self) -> Result<()> {
         let mut wrote = false;
         loop {
             let Some(commit) = self.machine().next_commit() else {
@@ -274,7 +283,7 @@ impl<M: MessageData + 'static> Session<M> {
                 }
                 Ok(CommitStatus::Conflict(counters)) => Error::new(
                     ErrorCode::Conflict,
-                    "another tab or worker wrote this conversation; open the session again to see it",
+                    "another tab or worker wrote this conversation; call `reload` with `pending` set to `fork` or `discard`",
                 )
                 .with("conversation", counters.conversation),
                 Err(error) => error,
@@ -299,10 +308,7 @@ impl<M: MessageData + 'static> Session<M> {
             return match self.machine().next_commit() {
                 // It was never saved yet.
                 Some(_) => Ok(()),
-                None => Err(Error::new(
-                    ErrorCode::NotFound,
-                    "the session is not stored any more",
-                )),
+                None => Err(gone()),
             };
         };
         if !self.machine().is_behind(stored) {
@@ -310,10 +316,7 @@ impl<M: MessageData + 'static> Session<M> {
         }
         match self.storage.load().await? {
             Some(stored) => self.machine_mut().catch_up(&stored.record),
-            None => Err(Error::new(
-                ErrorCode::NotFound,
-                "the session is not stored any more",
-            )),
+            None => Err(gone()),
         }
     }
 
@@ -324,6 +327,74 @@ impl<M: MessageData + 'static> Session<M> {
     pub async fn flush(&self) -> Result<()> {
         let _exclusive = self.exclusive(Exclusive::Flush)?;
         self.save().await
+    }
+
+    /// Shows what is stored, and settles what becomes of commits that could not be saved. Where they were forked, says the id
+    /// of the new session.
+    ///
+    /// # Errors
+    /// `disposed`, `session_busy`; `pending_save` where a save is pending and nothing is said about it; `not_found` where
+    /// what is needed is not stored any more; those of the storage. All that was pending stays pending then.
+    pub async fn reload(&self, pending: Option<Pending>) -> Result<Option<String>> {
+        let kind = if pending.is_some() {
+            Exclusive::Flush
+        } else {
+            Exclusive::Reload
+        };
+        let _exclusive = self.exclusive(kind)?;
+        let one_at_a_time = self.turn_to_save().await;
+        // What is only on its way is saved. A save may have failed while this waited for its turn.
+        let on_its_way = self.machine().save_error().is_none();
+        if on_its_way || pending.is_none() {
+            let saved = self.save_queue().await;
+            if pending.is_none() {
+                saved?;
+            }
+        }
+        let waiting = self.machine().waiting_commits();
+        let known = |stored: &StoredSession| self.machine().known_of(stored);
+        let stored = self.runtime.load(&*self.storage, &known).await?;
+        let forked = match pending {
+            Some(Pending::Fork) => self.fork(stored.as_ref()).await?,
+            Some(Pending::Discard) | None => None,
+        };
+        match stored {
+            Some(stored) => self.machine_mut().show(stored, waiting)?,
+            None if pending.is_none() => return Err(gone()),
+            // There is nothing to show, and nothing pending any more.
+            None => self.machine_mut().dispose(),
+        }
+        self.runtime.let_go(self);
+        drop(one_at_a_time);
+        self.wake_waiters();
+        self.listeners.emit(&SessionEvent::Reloaded);
+        Ok(forked)
+    }
+
+    /// Makes a new session of this conversation and what is pending. `stored` is what is stored of this one.
+    async fn fork(&self, stored: Option<&Machine<M>>) -> Result<Option<String>> {
+        let (stamp, loaded_from) = (self.stamp(), self.machine().loaded_from());
+        let same = stored.filter(|stored| stored.origin() == self.machine().origin());
+        if loaded_from > 0 && same.is_none() {
+            return Err(gone());
+        }
+        let earlier = self.storage.read_messages(0, loaded_from).await?;
+        let Some(commit) = self.machine().fork(same, earlier, &stamp) else {
+            return Ok(None);
+        };
+        let id = commit.session_id.clone();
+        let storage = self.runtime.parts.storage.session(&id);
+        match storage.commit(Rc::new(commit)).await? {
+            CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_) => {}
+            CommitStatus::Conflict(_) => {
+                let text = format!("a session with the id `{id}` exists; nothing was forked, try again");
+                return Err(Error::new(ErrorCode::Conflict, text).with("id", id));
+            }
+        }
+        self.runtime
+            .listeners
+            .emit(&RuntimeEvent::SessionCreated(id.clone()));
+        Ok(Some(id))
     }
 
     // ---- turns -------------------------------------------------------------------------------------------------
@@ -720,6 +791,10 @@ impl<M: MessageData + 'static> Session<M> {
         self.runtime.let_go(self);
         self.machine_mut().dispose();
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorCode::NotFound, "the session is not stored any more")
 }
 
 pub(super) fn aborted() -> Error {

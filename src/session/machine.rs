@@ -3,6 +3,8 @@
 //! Everything here is synchronous and decides; nothing here waits, reads a clock or makes ids. A change shows in
 //! memory at once and puts one commit at the end of the queue; the shell saves the queue in order.
 
+mod reload;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     rc::Rc,
@@ -35,6 +37,8 @@ use crate::{
         SessionRecord, StoredSession,
     },
 };
+
+pub use reload::Pending;
 
 /// When a change happened, and the name under which it is saved. Both come from the shell.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +92,9 @@ pub enum Exclusive {
     AtRest,
     /// Ending an interrupted turn: everything saved.
     Interrupted,
-    /// Saving what is pending.
+    /// Showing what is stored: everything saved.
+    Reload,
+    /// Saving what is pending, or saying what becomes of it.
     Flush,
     /// Letting go of the session: everything saved, and nothing under way.
     Dispose,
@@ -133,6 +139,7 @@ pub struct Machine<M> {
     compactions: Vec<CompactionCheckpoint>,
     turn: Option<Turn<M>>,
     turns_begun: u64,
+    times_reloaded: u64,
     ending: bool,
     exclusive: bool,
     disposed: bool,
@@ -218,6 +225,7 @@ impl<M: MessageData> Machine<M> {
             compactions: stored.compactions,
             turn: None,
             turns_begun: 0,
+            times_reloaded: 0,
             ending: false,
             exclusive: false,
             disposed: false,
@@ -274,11 +282,20 @@ impl<M: MessageData> Machine<M> {
             ));
         }
         if kind != Exclusive::Flush && self.save_error.is_some() {
-            let text = "a save of this session is pending; call `flush()` first";
-            return Err(Error::new(ErrorCode::PendingSave, text));
+            return Err(Error::new(ErrorCode::PendingSave, self.way_out()));
         }
         self.exclusive = true;
         Ok(())
+    }
+
+    /// What to do about a pending save.
+    fn way_out(&self) -> &'static str {
+        match &self.save_error {
+            Some(error) if error.code() == ErrorCode::Conflict => {
+                "another tab or worker wrote this conversation and a save is pending; call `reload` with `pending` set to `fork` or `discard` first"
+            }
+            _ => "a save of this session is pending; call `flush()` first",
+        }
     }
 
     /// Ends an exclusive operation.
@@ -1112,19 +1129,7 @@ impl<M: MessageData> Machine<M> {
             })
             .listed();
         if !commit.messages.is_empty() {
-            let pack_size = OUTLINES_PER_PACK as usize;
-            let first = base.messages / OUTLINES_PER_PACK;
-            let tail = self
-                .outlines
-                .get(first as usize * pack_size..)
-                .unwrap_or_default();
-            let packs = tail.chunks(pack_size).zip(first..);
-            commit.outline_packs = packs
-                .map(|(outlines, pack)| OutlinePack {
-                    pack,
-                    outlines: outlines.to_vec(),
-                })
-                .listed();
+            commit.outline_packs = packs_from(&self.outlines, base.messages / OUTLINES_PER_PACK);
         }
         commit.snapshots = numbered_from(&self.snapshots, base.snapshots);
         commit.checkpoints = numbered_from(&self.checkpoints, base.checkpoints);
@@ -1290,6 +1295,19 @@ struct Lengths {
     messages: u32,
     snapshots: usize,
     checkpoints: usize,
+}
+
+/// Outlines in packs, from a pack on.
+fn packs_from(outlines: &[MessageOutline], first: u32) -> Vec<OutlinePack> {
+    let pack_size = OUTLINES_PER_PACK as usize;
+    let tail = outlines.get(first as usize * pack_size..).unwrap_or_default();
+    let packs = tail.chunks(pack_size).zip(first..);
+    packs
+        .map(|(outlines, pack)| OutlinePack {
+            pack,
+            outlines: outlines.to_vec(),
+        })
+        .listed()
 }
 
 fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {

@@ -306,6 +306,7 @@ fn told(event: &SessionEvent<Value>) -> String {
         SessionEvent::ApprovalAsked { .. } => "asked".to_owned(),
         SessionEvent::ApprovalAnswered { result } => result.outcome.as_str().to_owned(),
         SessionEvent::SettingsChanged => "settings".to_owned(),
+        SessionEvent::Reloaded => "reloaded".to_owned(),
         SessionEvent::Saved => "saved".to_owned(),
         SessionEvent::SaveFailed { error } => format!("save failed {}", error.code()),
     }

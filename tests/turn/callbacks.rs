@@ -462,7 +462,7 @@ fn every_event_shows_what_it_tells_of() {
                 assert!(machine.open_tool_calls().is_empty());
                 assert_eq!(machine.interrupted(), None);
             }
-            SessionEvent::SettingsChanged => {}
+            SessionEvent::SettingsChanged | SessionEvent::Reloaded => {}
         }
         Ok(())
     }));

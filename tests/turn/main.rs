@@ -13,6 +13,7 @@ mod gate;
 mod interrupted;
 mod random_turns;
 mod refusals;
+mod reload;
 mod rows;
 mod runtime;
 mod shown;

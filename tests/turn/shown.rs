@@ -485,7 +485,7 @@ fn the_budget_is_the_sum_of_its_parts() {
 }
 
 /// Stores a session of foreign make.
-fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Value>)) {
+pub fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commit<Value>)) {
     let memory: MemoryStorage<Value> = lab.storage.memory.clone();
     let session = lab.create();
     session.dispose().unwrap();

@@ -1,0 +1,138 @@
+//! Showing what is stored in the place of what is here: what is known of it already, and what becomes of the commits that
+//! could not be saved.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use serde_json::Value;
+
+use super::{Machine, numbered_from, packs_from};
+use crate::{
+    Result,
+    list::Listed,
+    message::{MessageData, MessageIndex},
+    session::{Header, Stamp},
+    storage::{AppendedMessage, Commit, Counters, ORIGIN, SessionRecord, StoredSession},
+    untyped::{self, FromJson},
+};
+
+/// What becomes of commits that could not be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// They go on in a new session, behind what was saved before them.
+    Fork,
+    /// They are dropped.
+    Discard,
+}
+
+impl FromJson for Pending {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        untyped::one_of(value, path, &[("fork", Self::Fork), ("discard", Self::Discard)])
+    }
+}
+
+/// Settings that say something about the messages, and nothing about those of another tab.
+const OF_CONVERSATION: [&str; 4] = ["openTurn", "outcome", "error", "readCount"];
+
+impl<M: MessageData> Machine<M> {
+    /// How many commits wait to be saved.
+    pub fn waiting_commits(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How often what is stored took the place of what was here.
+    pub fn times_reloaded(&self) -> u64 {
+        self.times_reloaded
+    }
+
+    /// What is known of a stored conversation: the position of the first loaded message, and the messages from there on
+    /// that were saved. None where it is another's.
+    pub fn known_of(&self, stored: &StoredSession) -> Option<(u32, Vec<M>)> {
+        let mut pending = self.queue().flat_map(|commit| &commit.messages);
+        let saved = pending
+            .next()
+            .map_or(self.message_count(), |message| message.index.0);
+        let known = saved.saturating_sub(self.loaded_from) as usize;
+        let is_same = stored.record.origin() == self.origin && stored.record.message_count >= saved;
+        is_same.then(|| (self.loaded_from, self.bodies.iter().take(known).cloned().listed()))
+    }
+
+    /// The first commit of a new session that holds this conversation, with its metadata and all that is pending: neither
+    /// approvals nor bypasses. None where nothing is pending. `earlier` are the messages before the loaded ones; `stored` is this
+    /// session as others see it, whose settings count.
+    ///
+    /// The names come from the last commit that waits: what was stored, and not heard of, is found when it is tried again.
+    pub fn fork(&self, stored: Option<&Self>, earlier: Vec<M>, stamp: &Stamp) -> Option<Commit<M>> {
+        let id = self.queue.back()?.operation_id.clone();
+        let mut commit = self.empty_commit(stamp);
+        commit.operation_id = format!("{id}-fork");
+        let own = self.header.to_settings();
+        let mut settings = stored.map_or_else(|| own.clone(), |stored| stored.header.to_settings());
+        for name in OF_CONVERSATION {
+            if let Some(value) = own.get(name) {
+                settings.insert(name.to_owned(), value.clone());
+            }
+        }
+        for pending in self.queue() {
+            overlay(&mut settings, pending);
+        }
+        settings.insert(ORIGIN.to_owned(), Value::from(commit.operation_id.as_str()));
+        commit.create = Some(SessionRecord {
+            id: id.clone(),
+            cwd: self.cwd.clone(),
+            created_at: commit.timestamp,
+            updated_at: commit.timestamp,
+            message_count: 0,
+            counters: Counters::default(),
+            settings,
+        });
+        commit.session_id = id;
+        commit.origin = commit.operation_id.clone();
+        commit.expected = Some(0);
+        let bodies = earlier.into_iter().chain(self.bodies.iter().cloned());
+        let numbered = bodies.zip(0..).map(|(body, at)| AppendedMessage {
+            index: MessageIndex(at),
+            body,
+        });
+        commit.messages = numbered.listed();
+        commit.outline_packs = packs_from(&self.outlines, 0);
+        commit.snapshots = numbered_from(&self.snapshots, 0);
+        commit.checkpoints = numbered_from(&self.checkpoints, 0);
+        commit.compactions = numbered_from(&self.compactions, 0);
+        Some(commit)
+    }
+
+    /// Shows what is stored in the place of what is here. The oldest `dropped` commits of the queue are dropped; settings that
+    /// were changed since then wait on.
+    ///
+    /// # Errors
+    /// `storage_failed` where the settings make no sense; nothing is changed then.
+    pub fn show(&mut self, stored: Self, dropped: usize) -> Result<()> {
+        let mut shown = stored;
+        let mut settings = shown.header.to_settings();
+        for late in self.queue.iter().skip(dropped) {
+            overlay(&mut settings, late);
+            shown.counters.settings += u64::from(!late.settings.is_empty());
+            shown.queue.push_back(Rc::clone(late));
+        }
+        shown.header = Header::from_settings(&settings)?;
+        shown.turns_begun = self.turns_begun;
+        shown.times_reloaded = self.times_reloaded + 1;
+        shown.exclusive = self.exclusive;
+        // Of another session, that has the id by now, nothing was allowed, and nothing was sent.
+        if shown.origin == self.origin {
+            let approvals = std::mem::take(&mut shown.gate.approvals);
+            shown.gate = std::mem::take(&mut self.gate);
+            shown.gate.approvals = approvals;
+        }
+        *self = shown;
+        self.forget_earlier();
+        Ok(())
+    }
+}
+
+/// Puts the settings of a commit over others.
+fn overlay<M>(settings: &mut BTreeMap<String, Value>, commit: &Commit<M>) {
+    for (name, value) in &commit.settings {
+        settings.insert(name.clone(), value.clone());
+    }
+}
