@@ -59,12 +59,12 @@ mod native {
             let policy = Policy::compile(rules(count), None, fold).unwrap();
             let input = input();
             let outcome = microseconds(20_000, || {
-                let question = input.inquiry.question();
+                let question = &input.inquiry;
                 let answers = input.answers(&question.queries());
-                black_box(question.outcome(&policy, &answers));
+                black_box(question.decide(&policy, &answers));
             });
             let traced = microseconds(if count > 100 { 500 } else { 10_000 }, || {
-                let question = input.inquiry.question();
+                let question = &input.inquiry;
                 let answers = input.answers(&question.queries());
                 black_box(question.explain(&policy, &answers));
             });

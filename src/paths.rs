@@ -67,6 +67,7 @@ impl AbsolutePath {
             root: root.len(),
             key: root,
         };
+        absolute.key.reserve(rest.len() + 1);
         absolute.walk(rest);
         Some(absolute)
     }
@@ -86,9 +87,10 @@ impl AbsolutePath {
 
     /// Reads what a host calls canonical: absolute, with nothing in it that would have to be resolved.
     pub fn parse_canonical(style: PathStyle, path: &str) -> Option<Self> {
-        let mut segments = path.split(is_separator(style));
-        let odd = path.contains('\0') || segments.any(|segment| matches!(segment, "." | ".."));
-        Self::parse(style, path).filter(|_| !odd)
+        let absolute = Self::parse(style, path)?;
+        let odd = |segment: &str| matches!(segment, "." | "..");
+        let plain = absolute.key == path || !segments(style, path).any(odd);
+        (plain && path.bytes().all(|byte| byte != 0)).then_some(absolute)
     }
 
     /// The path that another one names here, by text alone.
@@ -96,17 +98,18 @@ impl AbsolutePath {
         if let Some(absolute) = Self::parse(self.style, path) {
             return absolute;
         }
-        let mut joined = self.clone();
-        if self.style == PathStyle::Windows && path.starts_with(is_separator(self.style)) {
-            // On the drive or share that this one is on.
-            joined.key.truncate(self.root);
-        }
+        // A path behind a separator is on the drive or share that this one is on.
+        let rooted = path.starts_with(is_separator(self.style));
+        let kept = if rooted { self.root_key() } else { &self.key };
+        let mut key = String::with_capacity(kept.len() + path.len() + 1);
+        key.push_str(kept);
+        let mut joined = Self { key, ..*self };
         joined.walk(path);
         joined
     }
 
     fn walk(&mut self, path: &str) {
-        for segment in path.split(is_separator(self.style)) {
+        for segment in segments(self.style, path) {
             match segment {
                 "" | "." => {}
                 ".." => {
@@ -125,6 +128,11 @@ impl AbsolutePath {
     pub(crate) fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
         let rest = below(&self.key, &from.key)?;
         Some(to.join(rest))
+    }
+
+    /// How its host writes paths.
+    pub(crate) fn style(&self) -> PathStyle {
+        self.style
     }
 
     /// The form that is compared.
@@ -195,21 +203,47 @@ pub(crate) fn below<'a>(key: &'a str, directory: &str) -> Option<&'a str> {
 
 /// The segments of a relative path or pattern in normal form, without those that change nothing; none where one is `..`.
 pub(crate) fn relative_key(style: PathStyle, path: &str) -> Option<String> {
-    let mut segments = Vec::new();
-    for segment in path.split(is_separator(style)) {
+    let mut names = Vec::new();
+    for segment in segments(style, path) {
         match segment {
             "" | "." => {}
             ".." => return None,
-            _ => segments.push(segment),
+            _ => names.push(segment),
         }
     }
-    Some(joined(&segments, "/"))
+    Some(joined(&names, "/"))
 }
 
 fn is_separator(style: PathStyle) -> fn(char) -> bool {
     match style {
         PathStyle::Posix => |c| c == '/',
         PathStyle::Windows => |c| c == '/' || c == '\\',
+    }
+}
+
+/// What stands between the separators of a path, empty where two stand together.
+pub(crate) struct Segments<'p> {
+    style: PathStyle,
+    rest: Option<&'p str>,
+}
+
+pub(crate) fn segments(style: PathStyle, path: &str) -> Segments<'_> {
+    Segments {
+        style,
+        rest: Some(path),
+    }
+}
+
+impl<'p> Iterator for Segments<'p> {
+    type Item = &'p str;
+
+    fn next(&mut self) -> Option<&'p str> {
+        let path = self.rest?;
+        // Bytes are enough: a separator is never a part of another character.
+        let separates = |byte: u8| byte == b'/' || byte == b'\\' && self.style == PathStyle::Windows;
+        let end = path.bytes().position(separates);
+        self.rest = end.and_then(|end| path.get(end + 1..));
+        path.get(..end.unwrap_or(path.len()))
     }
 }
 
@@ -236,7 +270,7 @@ fn root_of(style: PathStyle, path: &str) -> Option<(String, &str)> {
 
 /// Why a path may mean something else to the file system than it says; none where it is what it seems.
 pub fn unsafe_shape(style: PathStyle, path: &str) -> Option<&'static str> {
-    if path.contains('\0') {
+    if path.bytes().any(|byte| byte == 0) {
         return Some("it holds a NUL character");
     }
     if style == PathStyle::Posix {
@@ -259,7 +293,7 @@ pub fn unsafe_shape(style: PathStyle, path: &str) -> Option<&'static str> {
         }
         rest = behind;
     }
-    rest.split(separator).find_map(unsafe_segment)
+    segments(style, rest).find_map(unsafe_segment)
 }
 
 fn unsafe_segment(segment: &str) -> Option<&'static str> {

@@ -4,8 +4,11 @@
 mod bypass;
 mod decision;
 mod digest;
+mod forms;
 mod gate;
+mod ground;
 mod input;
+mod judge;
 mod lint;
 mod policy;
 mod preset;
@@ -13,14 +16,15 @@ mod rule;
 mod store;
 mod text;
 mod tool;
+mod walks;
 
 pub use bypass::{Bypass, BypassScope};
 pub use decision::{DecidedPath, Decision, Reason, TraceStep};
 pub use digest::{call_digest, definition_digest};
-pub use gate::{
-    Circumstances, Inquiry, PROTECTED_RULE, Place, Query, Question, ResolvedPath, protected_rule,
-};
-pub use input::{DecideInput, PROTECTED_NAMES, protected_names};
+pub use gate::Inquiry;
+pub use ground::{Ground, Place, Query, ResolvedPath};
+pub use input::{DecideInput, PROTECTED_NAMES, Repeated, protected_names};
+pub use judge::{PROTECTED_RULE, protected_rule};
 pub use lint::LintFinding;
 pub use policy::Policy;
 pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};

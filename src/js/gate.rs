@@ -5,29 +5,37 @@ use std::{
     rc::Rc,
 };
 
-use js_sys::{Array, Object};
-use wasm_bindgen::prelude::{JsCast, JsValue, wasm_bindgen};
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
     foreign::{self, Foreign},
-    plain::{field, fold, json_in, object, to_js},
+    plain::{fold, json_in, object, to_js},
 };
 use crate::{
-    Result,
-    permissions::{self, ApprovalRule, DecideInput, Decision},
+    Error, Result,
+    list::Listed,
+    permissions::{self, Action, ApprovalRule, DecideInput, Decision, Reason, Repeated},
     runtime,
 };
 
-#[wasm_bindgen(module = "/src/js/plain.js")]
+#[wasm_bindgen(module = "/src/js/gate.js")]
 extern "C" {
     #[wasm_bindgen(js_name = "withTrace")]
-    fn js_with_trace(decision: &JsValue, policy: &JsValue, input: &JsValue) -> JsValue;
+    fn js_with_trace(decision: &JsValue, explainer: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "memory")]
+    fn js_memory(outcomes: &JsValue, reasons: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "decisionOf")]
-    fn js_decision(outcome: &str, reason: &str, explainer: &JsValue, input: &JsValue) -> JsValue;
-    #[wasm_bindgen(js_name = "remember")]
-    fn js_remember(shared: &Object, copy: &JsValue);
+    fn js_decision(memory: &JsValue, code: u32, explainer: &JsValue, given: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "again")]
-    fn js_again(shared: &Object, given: &JsValue) -> JsValue;
+    fn js_again(memory: &JsValue, given: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "remember")]
+    fn js_remember(
+        memory: &JsValue,
+        copy: &JsValue,
+        members: &JsValue,
+        standing: &JsValue,
+        repeated: &JsValue,
+    );
 }
 
 /// The members of an input that are values. What else a caller has in it is not looked at.
@@ -87,30 +95,27 @@ fn read(copy: &JsValue) -> Result<DecideInput> {
     )
 }
 
-fn decided(policy: &permissions::Policy, copy: &JsValue, traced: bool) -> Result<Decision> {
-    let input = read(copy)?;
-    let question = input.inquiry.question();
-    let answers = input.answers(&question.queries());
-    Ok(if traced {
-        question.explain(policy, &answers)
+fn decided(policy: &permissions::Policy, input: &DecideInput, traced: bool) -> Decision {
+    let answers = input.answers(&input.inquiry.queries());
+    if traced {
+        input.inquiry.explain(policy, &answers)
     } else {
-        question.decide(policy, &answers)
-    })
+        input.inquiry.decide(policy, &answers)
+    }
+}
+
+/// Outcome, reason and whether a rule decided, as one number above 0.
+fn code((outcome, reason, ruled): (Action, Reason, bool)) -> u32 {
+    1 | (outcome as u32) << 1 | (reason as u32) << 3 | u32::from(ruled) << 8
 }
 
 /// Rules, compiled once.
 #[wasm_bindgen]
 pub struct Policy {
-    inner: Rc<Compiled>,
+    inner: Rc<permissions::Policy>,
     explainer: OnceCell<JsValue>,
-}
-
-/// Rules, and the last input: most of the next one is often the same.
-struct Compiled {
-    policy: permissions::Policy,
-    last: RefCell<Option<DecideInput>>,
-    /// What the last input shared with others, as JavaScript compares it.
-    shared: Object,
+    /// The last input, as JavaScript compares the next one with it.
+    memory: OnceCell<JsValue>,
 }
 
 impl std::fmt::Debug for Policy {
@@ -121,79 +126,89 @@ impl std::fmt::Debug for Policy {
 
 /// Answers again for whoever reads more of a decision than its outcome.
 #[wasm_bindgen(skip_typescript, js_name = "__Explainer")]
-pub struct Explainer(Rc<Compiled>);
-
-impl std::fmt::Debug for Explainer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Explainer").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct Explainer(Rc<permissions::Policy>);
 
 #[wasm_bindgen(js_class = "__Explainer")]
 impl Explainer {
     /// Everything about the decision on this input, but its trace.
     pub fn details(&self, input: &JsValue) -> Result<JsValue> {
-        Ok(to_js(&decided(&self.0.policy, input, false)?))
+        Ok(to_js(&decided(&self.0, &read(input)?, false)))
     }
 
     /// The trace of the decision on this input.
     pub fn trace(&self, input: &JsValue) -> Result<JsValue> {
-        Ok(to_js(&decided(&self.0.policy, input, true)?.trace))
+        Ok(to_js(&decided(&self.0, &read(input)?, true).trace))
+    }
+}
+
+/// Answers for inputs that differ from one that was read by a text.
+#[wasm_bindgen(skip_typescript, js_name = "__Repeated")]
+#[derive(Debug)]
+pub struct RepeatedInput {
+    policy: Rc<permissions::Policy>,
+    input: RefCell<Repeated>,
+}
+
+impl RepeatedInput {
+    fn decided(&self, text: &str, traced: bool) -> Result<Decision> {
+        let decision = self.input.borrow_mut().decide(&self.policy, text, traced);
+        decision.ok_or_else(|| Error::invalid("there is no such input"))
+    }
+}
+
+#[wasm_bindgen(js_class = "__Repeated")]
+impl RepeatedInput {
+    /// The decision as a number; 0 where the text is none of such an input.
+    pub fn outcome(&self, text: &str) -> u32 {
+        let decision = self.input.borrow_mut().outcome(&self.policy, text);
+        decision.map_or(0, code)
+    }
+
+    /// Everything about the decision, but its trace.
+    pub fn details(&self, text: &str) -> Result<JsValue> {
+        Ok(to_js(&self.decided(text, false)?))
+    }
+
+    /// The trace of the decision.
+    pub fn trace(&self, text: &str) -> Result<JsValue> {
+        Ok(to_js(&self.decided(text, true)?.trace))
     }
 }
 
 impl Policy {
     fn new(policy: permissions::Policy) -> Self {
         Self {
-            inner: Rc::new(Compiled {
-                policy,
-                last: RefCell::default(),
-                shared: Object::new(),
-            }),
+            inner: Rc::new(policy),
             explainer: OnceCell::new(),
+            memory: OnceCell::new(),
         }
     }
 
-    fn explainer(&self) -> &JsValue {
-        self.explainer
-            .get_or_init(|| JsValue::from(Explainer(self.inner.clone())))
+    fn memory(&self) -> &JsValue {
+        self.memory.get_or_init(|| {
+            let outcomes = Action::ALL.iter().map(|action| action.as_str());
+            let reasons = Reason::ALL.iter().map(|reason| reason.as_str());
+            js_memory(&to_js(&outcomes.listed()), &to_js(&reasons.listed()))
+        })
     }
 
-    fn answer(&self, input: &JsValue) -> Result<JsValue> {
-        let decision = decided(&self.inner.policy, input, false)?;
-        Ok(js_decision(
-            decision.outcome.as_str(),
-            decision.reason.as_str(),
-            self.explainer(),
-            input,
-        ))
-    }
-
-    /// Where all but the call, the time and the host's answers is as it was the last time, that is not read again.
-    fn answer_again(&self, given: &JsValue) -> Option<JsValue> {
-        let parts = js_again(&self.inner.shared, given);
-        if parts.is_undefined() {
-            return None;
-        }
-        let parts: Array = parts.unchecked_into();
-        let mut last = self.inner.last.borrow_mut();
-        let last = last.as_mut()?;
-        let resolved = parts.get(3).as_string()?;
-        last.changes(
-            parts.get(0).as_string()?,
-            &parts.get(1),
-            parts.get(2).as_f64(),
-            &resolved,
-        );
-        let question = last.inquiry.question();
-        let answers = last.answers(&question.queries());
-        let (outcome, reason) = question.outcome(&self.inner.policy, &answers);
-        Some(js_decision(
-            outcome.as_str(),
-            reason.as_str(),
-            self.explainer(),
-            &parts.get(4),
-        ))
+    fn answer(&self, copy: &JsValue, input: &DecideInput) -> JsValue {
+        let Decision {
+            outcome,
+            reason,
+            rule,
+            ..
+        } = decided(&self.inner, input, false);
+        let explainer = self
+            .explainer
+            .get_or_init(|| JsValue::from(Explainer(self.inner.clone())));
+        js_decision(
+            self.memory(),
+            code((outcome, reason, rule.is_some())),
+            explainer,
+            copy,
+        )
     }
 }
 
@@ -205,33 +220,36 @@ impl Policy {
         &self,
         #[wasm_bindgen(unchecked_param_type = "DecideInput")] input: JsValue,
     ) -> Result<JsValue> {
-        if let Some(decision) = self.answer_again(&input) {
+        let memory = self.memory();
+        let decision = js_again(memory, &input);
+        if !decision.is_undefined() {
             return Ok(decision);
         }
         let copy = input_in(&input)?;
-        let read = read(&copy)?;
-        if field(&copy, "found").is_null() {
-            js_remember(&self.inner.shared, &copy);
-            *self.inner.last.borrow_mut() = Some(read);
+        let input = read(&copy)?;
+        let decision = self.answer(&copy, &input);
+        if let Some(repeated) = Repeated::new(input, &self.inner) {
+            let (members, standing) = (to_js(&repeated.members()), to_js(&repeated.standing()));
+            let repeated = RepeatedInput {
+                policy: self.inner.clone(),
+                input: RefCell::new(repeated),
+            };
+            js_remember(memory, &copy, &members, &standing, &repeated.into());
         }
-        self.answer(&copy)
+        Ok(decision)
     }
 
     /// What is odd about the rules, group by group.
     #[wasm_bindgen(unchecked_return_type = "LintFinding[]")]
     pub fn lint(&self) -> JsValue {
-        to_js(&self.inner.policy.lint(None))
+        to_js(&self.inner.lint(None))
     }
 }
 
 /// A decision of a session, whose trace is made when it is read.
 pub(super) fn decided_to_js(decided: runtime::Decided) -> JsValue {
     let decision = to_js(&decided.decision);
-    js_with_trace(
-        &decision,
-        &JsValue::from(SessionExplainer(decided)),
-        &JsValue::UNDEFINED,
-    )
+    js_with_trace(&decision, &JsValue::from(SessionExplainer(decided)))
 }
 
 /// Answers again for whoever reads the trace of a session's decision.
@@ -264,7 +282,8 @@ pub fn decide(
     let rules = Foreign::record(&input, "input")?.get("rules")?;
     let rules = ApprovalRule::parse_list(&json_in(&rules.unwrap_or(JsValue::NULL), "rules")?)?;
     let copy = input_in(&input)?;
-    Policy::new(permissions::Policy::compile(rules, None, fold)?).answer(&copy)
+    let input = read(&copy)?;
+    Ok(Policy::new(permissions::Policy::compile(rules, None, fold)?).answer(&copy, &input))
 }
 
 /// The paths that the host has to resolve before this call can be decided, in one go.
@@ -275,7 +294,7 @@ pub fn decide(
 pub fn paths_to_resolve(
     #[wasm_bindgen(unchecked_param_type = "Omit<DecideInput, 'resolved'>")] input: JsValue,
 ) -> Result<JsValue> {
-    Ok(to_js(&read(&input_in(&input)?)?.inquiry.question().queries()))
+    Ok(to_js(&read(&input_in(&input)?)?.inquiry.queries()))
 }
 
 /// The rows that a new group `default` begins with.

@@ -26,7 +26,7 @@ const lengthOfTypedArray = Object.getOwnPropertyDescriptor(typedArray, 'byteLeng
 
 export const isBytes = (value) => nameOfTypedArray.call(value) === 'Uint8Array';
 
-function isPlainObject(value) {
+export function isPlainObject(value) {
     const prototype = Object.getPrototypeOf(value);
     // An object of another frame or realm has that realm's Object.prototype, whose own prototype is null too.
     return prototype === null || Object.getPrototypeOf(prototype) === null;
@@ -385,123 +385,5 @@ export const fold = (text) =>
     // Which sigma a name ends with depends on what comes behind it: for the beginning of a name nobody knows.
     text.normalize('NFC').toUpperCase().toLowerCase().normalize('NFC').replaceAll('\u03c2', '\u03c3');
 
-/** A frozen decision whose trace is made when it is read. */
-export function withTrace(decision, policy, input) {
-    let trace;
-    frozen(decision.rule);
-    frozen(decision.paths);
-    Object.defineProperty(decision, 'trace', {
-        enumerable: true,
-        get: () => (trace ??= frozen(policy.trace(input))),
-    });
-    return Object.freeze(decision);
-}
-
-/** JSON with everything in it frozen. */
-function frozen(value) {
-    if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(frozen);
-    return value;
-}
-
 /** Milliseconds by a clock that nobody can set, where there is one. */
 export const monotonic = () => globalThis.performance?.now();
-
-/** A decision of which only the outcome is known yet; the rest is found out when it is read, all of it at once. */
-export function decisionOf(outcome, reason, explainer, input) {
-    let details;
-    let trace;
-    const given = () => (typeof input === 'function' ? (input = input()) : input);
-    const detail = (name) => (details ??= frozen(explainer.details(given())))[name];
-    const decision = {
-        outcome,
-        reason,
-        get message() {
-            return detail('message');
-        },
-        get paths() {
-            return detail('paths');
-        },
-        get trace() {
-            return (trace ??= frozen(explainer.trace(given())));
-        },
-    };
-    // What no rule decided has none. Where nobody could be asked, a rule may have wanted to ask.
-    if (reason === 'rule' || reason === 'locked_rule' || (reason === 'headless' && detail('rule'))) {
-        Object.defineProperty(decision, 'rule', { enumerable: true, get: () => detail('rule') });
-    }
-    return Object.freeze(decision);
-}
-
-/** What many inputs share, as text: the same text is the same question but for the call, the time and the host's answers. */
-function sharedText({ tool, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle }) {
-    let declared;
-    if (tool !== undefined && tool !== null) {
-        const { name, access, category, mcpServer, paths, advisory, extractPaths } = tool;
-        // What a tool finds in its arguments itself has to be asked for each time.
-        if (extractPaths !== undefined) return undefined;
-        declared = { name, access, category, mcpServer, paths, advisory };
-    }
-    return JSON.stringify({
-        tool: declared, group, groups, preset, runContext, agentId, source, bypasses, headless, protectedNames, cwd, workspaceRoot, pathStyle,
-    }, plainly);
-}
-
-/** Refuses what JSON would write down as something else: such a value has to be read, and will be refused there. */
-function plainly(key, value) {
-    const own = this[key];
-    const odd = typeof own === 'object' ? own !== null && !Array.isArray(own) && !isRecord(own) : typeof own === 'number' && !Number.isFinite(own);
-    if (odd || own !== value || typeof own === 'function' || typeof own === 'symbol') throw new TypeError('no JSON');
-    return value;
-}
-
-/** Keeps what an input that was read shares with others. What counts is how it was read: its owner may answer otherwise now. */
-export function remember(shared, copy) {
-    try {
-        shared.text = sharedText(copy);
-        shared.copy = copy;
-    } catch {
-        shared.text = undefined;
-    }
-}
-
-/** What differs from the input before, or undefined where that is more than the call, the time and the answers. */
-export function again(shared, given) {
-    try {
-        const text = sharedText(given);
-        if (text === undefined || text !== shared.text) return undefined;
-        const { call, now, resolved } = given;
-        if (!isRecord(call) || !Array.isArray(resolved)) return undefined;
-        const { toolName } = call;
-        const [args, , refused] = copyIn(call.arguments ?? null, 'arguments', false);
-        if (refused !== undefined || typeof toolName !== 'string' || notUnicode(toolName, '') !== undefined) return undefined;
-        if (notUnicode(args, '') !== undefined || hasBytes(args)) return undefined;
-        if (now !== undefined && (typeof now !== 'number' || !Number.isFinite(now))) return undefined;
-        const answers = [];
-        for (const { base, path, result } of resolved) {
-            const { canonical, unresolved } = result;
-            const texts = [base, path, canonical ?? unresolved];
-            if ((canonical === undefined) === (unresolved === undefined)) return undefined;
-            if (texts.some((text) => typeof text !== 'string' || text.includes('\0') || LONE_SURROGATE.test(text))) return undefined;
-            answers.push(base, path, canonical === undefined ? `u${unresolved}` : `c${canonical}`);
-        }
-        const packed = answers.join('\0');
-        // Looking at the input may have run anything, another decision too.
-        const { copy } = shared;
-        if (text !== shared.text) return undefined;
-        const whole = () =>
-            Object.freeze({ ...copy, call: Object.freeze({ ...copy.call, toolName, arguments: args }), now, resolved: unpacked(answers) });
-        return [toolName, args, now, packed, whole];
-    } catch {
-        return undefined;
-    }
-}
-
-function unpacked(answers) {
-    const list = [];
-    for (let at = 0; at < answers.length; at += 3) {
-        const [base, path, answer] = answers.slice(at, at + 3);
-        const text = answer.slice(1);
-        list.push({ base, path, result: answer[0] === 'c' ? { canonical: text } : { unresolved: text } });
-    }
-    return list;
-}

@@ -16,6 +16,9 @@ macro_rules! reasons {
         pub enum Reason { $($(#[$doc])* $variant,)* }
 
         impl Reason {
+            /// Every reason.
+            pub const ALL: &[Reason] = &[$(Reason::$variant,)*];
+
             /// The text form.
             pub fn as_str(self) -> &'static str {
                 match self { $(Reason::$variant => $text,)* }

@@ -3,13 +3,16 @@
 use serde_json::Value;
 
 use super::{
-    gate::{Inquiry, Place, Query, ResolvedPath},
-    tool::{ToolPolicy, extracted, texts_in},
+    decision::{Decision, Reason},
+    gate::Inquiry,
+    ground::{Answer, Ground, Place, Query, ResolvedPath},
+    policy::Policy,
+    rule::Action,
+    tool::{Requested, ToolPolicy, extracted, texts_in},
 };
 use crate::{
     Result,
     list::Listed,
-    message::MessageView,
     paths::Fold,
     run_context::RunContext,
     untyped::{self, FromJson, Reader, field_error},
@@ -46,9 +49,9 @@ pub struct DecideInput {
     resolved: Vec<(Query, ResolvedPath)>,
 }
 
-struct Answer(Query, ResolvedPath);
+struct Given(Query, ResolvedPath);
 
-impl FromJson for Answer {
+impl FromJson for Given {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         let object = untyped::object(value, path)?;
         let query = Query {
@@ -101,7 +104,7 @@ impl DecideInput {
         };
         let names = object.read("protectedNames");
         let protected = object.taken(protected_names(names, fold));
-        let resolved: Option<Vec<Answer>> = object.read("resolved");
+        let resolved: Option<Vec<Given>> = object.read("resolved");
         let place = object.taken(Place::new(style, &cwd, workspace.as_deref()).map(Some));
         let (requests, texts) = match tool.as_ref().filter(|tool| tool.declares_paths()) {
             Some(tool) => {
@@ -136,42 +139,11 @@ impl DecideInput {
             resolved: resolved
                 .unwrap_or_default()
                 .into_iter()
-                .map(|Answer(query, result)| (query, result))
+                .map(|Given(query, result)| (query, result))
                 .listed(),
         });
         let input = object.finish(input)?;
         input.ok_or_else(|| field_error("input.cwd", "must be an absolute path"))
-    }
-
-    /// Another call, another time, other answers; all else as it was. `resolved` holds base, path and answer of each, one after
-    /// another with NUL between: the answer begins with `c` where it is canonical.
-    pub fn changes<M: MessageView>(
-        &mut self,
-        tool_name: String,
-        arguments: &M,
-        now: Option<f64>,
-        resolved: &str,
-    ) {
-        let inquiry = &mut self.inquiry;
-        inquiry.tool_name = tool_name;
-        inquiry.now = now.unwrap_or(f64::INFINITY);
-        match inquiry.tool.as_ref().filter(|tool| tool.declares_paths()) {
-            Some(tool) => inquiry.requests = tool.requests(arguments),
-            None => inquiry.texts = texts_in(arguments),
-        }
-        self.resolved.clear();
-        let mut parts = resolved.split('\0');
-        while let (Some(base), Some(path), Some(answer)) = (parts.next(), parts.next(), parts.next()) {
-            let query = Query {
-                base: base.to_owned(),
-                path: path.to_owned(),
-            };
-            let answer = match answer.strip_prefix('c') {
-                Some(canonical) => ResolvedPath::Canonical(canonical.to_owned()),
-                None => ResolvedPath::Unresolved(answer.get(1..).unwrap_or_default().to_owned()),
-            };
-            self.resolved.push((query, answer));
-        }
     }
 
     /// What the host says of these paths.
@@ -184,5 +156,102 @@ impl DecideInput {
             )
         };
         queries.iter().map(answer).listed()
+    }
+}
+
+/// An input of which others differ in nothing but the tool's name, the paths in the arguments and what the host says of those.
+/// That comes as one text: the name, the paths, and an answer for each of them, with NUL behind each; an answer begins with `c`
+/// where it is canonical.
+#[derive(Debug)]
+pub struct Repeated {
+    inquiry: Inquiry,
+    standing: Vec<ResolvedPath>,
+    ground: Ground,
+}
+
+impl Repeated {
+    /// None where more of an input counts: what a tool finds in its arguments itself, texts that may be paths, the time.
+    pub fn new(input: DecideInput, policy: &Policy) -> Option<Self> {
+        let standing = input.answers(&input.inquiry.standing());
+        let mut inquiry = input.inquiry;
+        let tool = inquiry.tool.as_ref()?;
+        if tool.members().is_none() || !inquiry.bypasses.is_empty() {
+            return None;
+        }
+        inquiry.requests = tool.requests(&Value::Null);
+        let mut answers = standing.iter().map(ResolvedPath::answer);
+        Some(Self {
+            ground: Ground::new(&inquiry, policy.fold(), &mut answers),
+            inquiry,
+            standing,
+        })
+    }
+
+    /// The members of the arguments that hold the paths: each must be a text.
+    pub fn members(&self) -> Vec<&str> {
+        let members = self.inquiry.tool.as_ref().and_then(ToolPolicy::members);
+        members.unwrap_or_default()
+    }
+
+    /// What the host is asked about first. What it says of that is as it was.
+    pub fn standing(&self) -> Vec<Query> {
+        self.inquiry.standing()
+    }
+
+    /// The outcome, the step that set it, and whether a rule did. None where the text is not that of such an input.
+    pub fn outcome(&mut self, policy: &Policy, text: &str) -> Option<(Action, Reason, bool)> {
+        let mut answers = self.take(text)?;
+        Some(self.inquiry.outcome(policy, &self.ground, &mut answers))
+    }
+
+    /// The decision, and how it came about where that is wanted.
+    pub fn decide(&mut self, policy: &Policy, text: &str, traced: bool) -> Option<Decision> {
+        let mut answers = self.standing.clone();
+        for answer in self.take(text)? {
+            answers.push(match answer {
+                Answer::Canonical(path) => ResolvedPath::Canonical(path.to_owned()),
+                Answer::Unresolved(why) => ResolvedPath::Unresolved(why.to_owned()),
+            });
+        }
+        Some(if traced {
+            self.inquiry.explain(policy, &answers)
+        } else {
+            self.inquiry.decide(policy, &answers)
+        })
+    }
+
+    /// Takes what is new, and gives what the host says of it.
+    fn take<'t>(&mut self, text: &'t str) -> Option<impl Iterator<Item = Answer<'t>> + use<'t>> {
+        let mut parts = Parts(text);
+        self.inquiry.tool_name.clear();
+        self.inquiry.tool_name.push_str(parts.next()?);
+        for request in &mut self.inquiry.requests {
+            let path = parts.next()?;
+            match &mut request.requested {
+                Requested::Path(requested) => {
+                    requested.clear();
+                    requested.push_str(path);
+                }
+                Requested::NoPath => return None,
+            }
+        }
+        Some(parts.map(|answer| match answer.strip_prefix('c') {
+            Some(canonical) => Answer::Canonical(canonical),
+            None => Answer::Unresolved(answer.get(1..).unwrap_or_default()),
+        }))
+    }
+}
+
+/// Texts with NUL behind each.
+struct Parts<'t>(&'t str);
+
+impl<'t> Iterator for Parts<'t> {
+    type Item = &'t str;
+
+    fn next(&mut self) -> Option<&'t str> {
+        let end = self.0.bytes().position(|byte| byte == 0)?;
+        let part = self.0.get(..end)?;
+        self.0 = self.0.get(end + 1..)?;
+        Some(part)
     }
 }

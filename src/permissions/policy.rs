@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use super::{
+    forms::Forms,
     rule::{Action, ApprovalRule, DEFAULT_GROUP, FILE_PATTERNS},
     tool::PathAccess,
 };
@@ -30,6 +31,9 @@ pub(super) struct Group {
     locked_deny: RuleSet,
     locked_require: RuleSet,
 }
+
+/// The groups whose rules a session looks at: its own, and `default`.
+pub(super) type Chain<'p> = [Option<&'p Group>; 2];
 
 impl Policy {
     /// A policy of these rules. Where `groups` is absent, the groups that exist are `default` and those of the rules.
@@ -73,10 +77,9 @@ impl Policy {
             tree: false,
         };
         let chain = self.chain(group, style);
-        let locked = chain
-            .iter()
-            .any(|group| group.locked(self, Action::Deny, &call).is_some());
-        let rules = chain.iter().flat_map(|group| group.all.rules.iter());
+        let chain = || chain.iter().flatten();
+        let locked = chain().any(|group| group.locked(self, Action::Deny, &call).is_some());
+        let rules = chain().flat_map(|group| group.all.rules.iter());
         // A deny for some paths hides nothing: what it leaves over comes to the rules behind it. The first other rule that may
         // speak of a call of this tool, whatever its paths are, decides.
         let first = rules
@@ -107,7 +110,7 @@ impl Policy {
     }
 
     /// The rules that a session of this group looks at, in order.
-    pub(super) fn chain(&self, group: Option<&str>, style: PathStyle) -> Vec<&Group> {
+    pub(super) fn chain(&self, group: Option<&str>, style: PathStyle) -> Chain<'_> {
         let [posix, windows] = &self.compiled;
         let compiled = match style {
             PathStyle::Posix => posix,
@@ -116,7 +119,7 @@ impl Policy {
         let groups = compiled.get_or_init(|| self.groups_of(style));
         let find = |name: &str| groups.iter().find(|group| group.name == name);
         let own = group.filter(|name| *name != DEFAULT_GROUP).and_then(find);
-        own.into_iter().chain(find(DEFAULT_GROUP)).listed()
+        [own, find(DEFAULT_GROUP)]
     }
 
     fn groups_of(&self, style: PathStyle) -> Vec<Group> {
@@ -196,7 +199,7 @@ impl Group {
 }
 
 /// What rules are held against: one part of a call, in one form of its path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub tool: &'a str,
     pub agent_id: Option<&'a str>,
@@ -204,9 +207,9 @@ pub(super) struct Subject<'a> {
     /// What is done with a path; none for a part without one.
     pub files: Option<Files>,
     /// The forms that patterns of `deny` and `require` are tested on, folded.
-    pub folded: Option<&'a Forms>,
+    pub folded: Option<&'a Forms<'a>>,
     /// The forms that patterns of `allow` are tested on, as they are.
-    pub exact: Option<&'a Forms>,
+    pub exact: Option<&'a Forms<'a>>,
     /// Whether `deny` and `require` for anything below count too.
     pub tree: bool,
 }
@@ -217,64 +220,6 @@ pub(super) enum Files {
     Only(PathAccess),
     /// A text that may be a path: whatever is done with it.
     Any,
-}
-
-/// One path as patterns see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Forms {
-    /// The whole, for absolute patterns.
-    absolute: String,
-    /// Where its root ends.
-    root: usize,
-    /// What stands behind each root that relative patterns count from; `""` for the root itself.
-    relative: Vec<String>,
-    /// Those roots.
-    roots: Vec<String>,
-}
-
-impl Forms {
-    /// The forms of a path, against these roots.
-    pub(super) fn new<'a>(
-        path: &AbsolutePath,
-        roots: impl IntoIterator<Item = &'a AbsolutePath>,
-        fold: Option<Fold>,
-    ) -> Self {
-        let form = |key: &str| fold.map_or_else(|| key.to_owned(), |fold| fold(key));
-        let absolute = form(path.key());
-        let mut forms = Self {
-            root: form(path.root_key()).len(),
-            absolute,
-            relative: Vec::new(),
-            roots: Vec::new(),
-        };
-        for root in roots {
-            let root = form(root.key());
-            if forms.roots.contains(&root) {
-                continue;
-            }
-            if is_in(&forms.absolute, &root)
-                && let Some(rest) = forms.absolute.get(root.len()..)
-            {
-                forms.relative.push(rest.to_owned());
-            }
-            forms.roots.push(root);
-        }
-        forms
-    }
-
-    /// What stands behind the roots, where the path is below one.
-    pub(super) fn relative(&self) -> &[String] {
-        &self.relative
-    }
-
-    /// Whether one of the roots is in it.
-    pub(super) fn holds_a_root(&self) -> bool {
-        self.roots.iter().any(|root| is_in(root, &self.absolute))
-    }
-
-    fn behind_root(&self) -> &str {
-        self.absolute.get(self.root..).unwrap_or_default()
-    }
 }
 
 #[derive(Debug)]
@@ -370,12 +315,12 @@ impl PathPattern {
         }
     }
 
-    fn matches(&self, forms: &Forms, below: bool) -> bool {
+    fn matches(&self, forms: &Forms<'_>, below: bool) -> bool {
         match self.anchor {
-            Anchor::Absolute => self.meets(&forms.absolute, below),
+            Anchor::Absolute => self.meets(forms.absolute(), below),
             Anchor::AnyDrive => self.meets(forms.behind_root(), below),
             Anchor::Relative => {
-                forms.relative.iter().any(|path| self.meets(path, below)) || below && forms.holds_a_root()
+                forms.relative().any(|path| self.meets(path, below)) || below && forms.holds_a_root()
             }
         }
     }
@@ -525,10 +470,13 @@ impl Compiled {
 #[derive(Debug, Default)]
 struct RuleSet {
     rules: Vec<Compiled>,
-    /// By tool, sorted: a mark for the kind of pattern, and the name or its beginning.
-    tools: Vec<(String, Places)>,
+    /// By tool, sorted: the kind of pattern, and the name or its beginning.
+    tools: Vec<(Key, Places)>,
     /// Lengths of the beginnings of names.
     prefixes: Vec<usize>,
+    /// Whether there are rules for any tool, and for files.
+    any: bool,
+    files: bool,
 }
 
 /// Places of the rules of one tool pattern.
@@ -536,16 +484,26 @@ struct RuleSet {
 struct Places {
     /// Looked at one after another: rules without a path, and few with one.
     listed: Vec<usize>,
-    /// By path, sorted: what kind of pattern it is, and its key.
-    by_path: Vec<(String, Vec<usize>)>,
+    /// By path, sorted: the kind of pattern, and its key.
+    by_path: Vec<(Key, Vec<usize>)>,
     /// The kinds of pattern there are.
     kinds: Vec<(bool, Anchor, Shape)>,
 }
 
+/// What an index is sorted by: a mark for the kind of pattern, and a text.
+type Key = (char, String);
+
+/// What stands under a key, which is found without making one.
+fn under<'i, T>(index: &'i [(Key, T)], mark: char, text: &str) -> Option<&'i T> {
+    let order = |(key, _): &(Key, T)| key.0.cmp(&mark).then_with(|| key.1.as_str().cmp(text));
+    let at = index.binary_search_by(order).ok()?;
+    index.get(at).map(|(_, found)| found)
+}
+
 /// Places by key, sorted; those of a key in the order in which they came.
-fn grouped(places: &[(String, usize)]) -> Vec<(String, Vec<usize>)> {
-    let key = |at: usize| places.get(at).map(|(key, _)| key.as_str());
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+fn grouped(places: &[(Key, usize)]) -> Vec<(Key, Vec<usize>)> {
+    let key = |at: usize| places.get(at).map(|(key, _)| key);
+    let mut groups: Vec<(Key, Vec<usize>)> = Vec::new();
     for at in positions_in_order(places.len(), &|a, b| key(a).cmp(&key(b))) {
         let Some((key, place)) = places.get(at) else {
             continue;
@@ -561,26 +519,20 @@ fn grouped(places: &[(String, usize)]) -> Vec<(String, Vec<usize>)> {
 /// So many rules are looked at one after another faster than they are found.
 const FEW: usize = 8;
 
-/// A name's mark in the index, so that a tool called `*` is no pattern.
-fn tool_key(kind: char, name: &str) -> String {
-    let mut key = String::with_capacity(name.len() + 1);
-    key.push(kind);
-    key.push_str(name);
-    key
-}
-
-fn kind_mark(allow: bool, anchor: Anchor, shape: Shape) -> [char; 3] {
+/// The mark of a kind of path pattern.
+fn kind_mark(allow: bool, anchor: Anchor, shape: Shape) -> char {
     let anchor = match anchor {
-        Anchor::Absolute => '/',
-        Anchor::AnyDrive => '\\',
-        Anchor::Relative => '.',
+        Anchor::Absolute => 0,
+        Anchor::AnyDrive => 1,
+        Anchor::Relative => 2,
     };
     let shape = match shape {
-        Shape::Tree => 't',
-        Shape::Exact => 'e',
-        Shape::Prefix => 'p',
+        Shape::Tree => 0,
+        Shape::Exact => 3,
+        Shape::Prefix => 6,
     };
-    [if allow { 'a' } else { 'd' }, anchor, shape]
+    let allow = if allow { 9 } else { 0 };
+    char::from(anchor + shape + allow)
 }
 
 impl RuleSet {
@@ -589,18 +541,24 @@ impl RuleSet {
     }
 
     fn index(&mut self) {
-        let mut by_tool: Vec<(String, usize)> = Vec::new();
+        let mut by_tool: Vec<(Key, usize)> = Vec::new();
         for (place, rule) in self.rules.iter().enumerate() {
             let key = match &rule.tool {
-                ToolPattern::Any => tool_key('*', ""),
-                ToolPattern::Exact(name) => tool_key('=', name),
+                ToolPattern::Any => {
+                    self.any = true;
+                    ('*', String::new())
+                }
+                ToolPattern::Exact(name) => ('=', name.clone()),
                 ToolPattern::Prefix(prefix) => {
                     if let Err(at) = self.prefixes.binary_search(&prefix.len()) {
                         self.prefixes.insert(at, prefix.len());
                     }
-                    tool_key('^', prefix)
+                    ('^', prefix.clone())
                 }
-                ToolPattern::Files { .. } => tool_key('@', ""),
+                ToolPattern::Files { .. } => {
+                    self.files = true;
+                    ('@', String::new())
+                }
             };
             by_tool.push((key, place));
         }
@@ -626,20 +584,18 @@ impl RuleSet {
                 .map(|rule| rule.rule);
         }
         let mut first = usize::MAX;
-        let mut key = String::with_capacity(call.tool.len() + 1);
         let mut look = |kind: char, name: &str| {
-            key.clear();
-            key.push(kind);
-            key.push_str(name);
-            if let Ok(at) = self.tools.binary_search_by(|(tool, _)| tool.as_str().cmp(&key))
-                && let Some((_, places)) = self.tools.get(at)
-            {
+            if let Some(places) = under(&self.tools, kind, name) {
                 places.first(self, policy, call, &mut first);
             }
         };
         look('=', call.tool);
-        look('*', "");
-        look('@', "");
+        if self.any {
+            look('*', "");
+        }
+        if self.files {
+            look('@', "");
+        }
         for length in &self.prefixes {
             if let Some(prefix) = call.tool.get(..*length) {
                 look('^', prefix);
@@ -677,9 +633,8 @@ impl Places {
             if !self.kinds.contains(&kind) {
                 self.kinds.push(kind);
             }
-            let mut key: String = kind_mark(allow, path.anchor, path.shape).iter().collect();
-            key.push_str(&path.key);
-            by_path.push((key, place));
+            let mark = kind_mark(allow, path.anchor, path.shape);
+            by_path.push(((mark, path.key.clone()), place));
         }
         self.by_path = grouped(&by_path);
     }
@@ -697,20 +652,12 @@ impl Places {
             }
         };
         take(&self.listed);
-        let mut key = String::new();
         for (allow, anchor, shape) in &self.kinds {
             let forms = if *allow { call.exact } else { call.folded };
             let Some(forms) = forms else { continue };
             let mark = kind_mark(*allow, *anchor, *shape);
-            let mut look = |end: &str| {
-                key.clear();
-                key.extend(mark);
-                key.push_str(end);
-                if let Ok(at) = self
-                    .by_path
-                    .binary_search_by(|(other, _)| other.as_str().cmp(&key))
-                    && let Some((_, places)) = self.by_path.get(at)
-                {
+            let mut look = |key: &str| {
+                if let Some(places) = under(&self.by_path, mark, key) {
                     take(places);
                 }
             };
@@ -731,9 +678,9 @@ impl Places {
                 }
             };
             match anchor {
-                Anchor::Absolute => look_from(&forms.absolute),
+                Anchor::Absolute => look_from(forms.absolute()),
                 Anchor::AnyDrive => look_from(forms.behind_root()),
-                Anchor::Relative => forms.relative.iter().for_each(|path| look_from(path)),
+                Anchor::Relative => forms.relative().for_each(&mut look_from),
             }
         }
     }

@@ -23,6 +23,9 @@ pub enum Action {
 }
 
 impl Action {
+    /// Every action.
+    pub const ALL: &[Action] = &[Action::Allow, Action::Require, Action::Deny];
+
     /// The text form.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -195,6 +195,18 @@ impl ToolPolicy {
         self.extracts || !self.paths.is_empty()
     }
 
+    /// The members of the arguments that its paths are, where each path is such a member and no other is looked for.
+    pub(super) fn members(&self) -> Option<Vec<&str>> {
+        let mut members = Vec::new();
+        for path in self.paths.iter().filter(|_| !self.extracts) {
+            match path.pointer.as_slice() {
+                [name] if name != "*" => members.push(name.as_str()),
+                _ => return None,
+            }
+        }
+        (!members.is_empty()).then_some(members)
+    }
+
     /// The paths that a call asks for, as its arguments name them; an argument that is not there stands for the
     /// working directory.
     pub fn requests<M: MessageView>(&self, arguments: &M) -> Vec<PathRequest> {
@@ -291,6 +303,17 @@ pub struct PathRequest {
     pub tree: bool,
     /// The path.
     pub requested: Requested,
+}
+
+impl PathRequest {
+    /// What the host is asked about; none where no path stands there.
+    pub(super) fn query(&self) -> Option<&str> {
+        match &self.requested {
+            Requested::Path(path) if path.is_empty() => Some("."),
+            Requested::Path(path) => Some(path),
+            Requested::NoPath => None,
+        }
+    }
 }
 
 /// Every text in the arguments, names of members included: one of them may be a path.

@@ -32,9 +32,7 @@ pub struct Decided {
 impl Decided {
     /// Whether a tool that goes on below a tree by itself must not show this path.
     pub(super) fn hides(&self, path: &str, resolved: Option<ResolvedPath>) -> bool {
-        self.inquiry
-            .question()
-            .hides(&self.policy, &self.answers, path, resolved)
+        self.inquiry.hides(&self.policy, &self.answers, path, resolved)
     }
 
     /// Where the call runs: absolute, and what its relative paths were judged from.
@@ -44,7 +42,7 @@ impl Decided {
 
     /// How it came about: found out now.
     pub fn trace(&self) -> Vec<TraceStep> {
-        self.inquiry.question().explain(&self.policy, &self.answers).trace
+        self.inquiry.explain(&self.policy, &self.answers).trace
     }
 }
 
@@ -101,7 +99,7 @@ impl<M: MessageData + 'static> Session<M> {
             .into_iter()
             .zip(answers)
             .map(|(inquiry, answers)| Decided {
-                decision: inquiry.question().decide(&policy, &answers),
+                decision: inquiry.decide(&policy, &answers),
                 policy: policy.clone(),
                 inquiry,
                 answers,
@@ -237,7 +235,7 @@ impl<M: MessageData + 'static> Session<M> {
 const ASKED_AT_MOST: usize = 3;
 
 fn queries_of(inquiries: &[Inquiry]) -> Vec<Vec<Query>> {
-    let queries = inquiries.iter().map(|inquiry| inquiry.question().queries());
+    let queries = inquiries.iter().map(|inquiry| inquiry.queries());
     queries.listed()
 }
 

@@ -29,7 +29,7 @@ pub fn decide(input: &Value, found: &Value, resolves: &Value, traced: bool) -> R
     let mut input = input.clone();
     if input.get("resolved").is_none() {
         let question = DecideInput::parse(&input, found, fold)?;
-        let queries = question.inquiry.question().queries();
+        let queries = question.inquiry.queries();
         let answers = queries.iter().filter_map(|query| {
             let result = lead(question.inquiry.place.style(), resolves, &query.base, &query.path)?;
             Some(json!({ "base": query.base, "path": query.path, "result": result }))
@@ -38,7 +38,7 @@ pub fn decide(input: &Value, found: &Value, resolves: &Value, traced: bool) -> R
     }
     let question = DecideInput::parse(&input, found, fold)?;
     let policy = Policy::compile(rules, question.inquiry.groups.clone(), fold)?;
-    let asked = question.inquiry.question();
+    let asked = &question.inquiry;
     let answers: Vec<ResolvedPath> = question.answers(&asked.queries());
     Ok(if traced {
         asked.explain(&policy, &answers)

@@ -209,7 +209,7 @@ fn no_call_of_a_tool_that_is_denied_outright_is_anything_but_denied() {
                     "preset": "danger-full-access", "bypasses": [{ "scope": "all" }],
                 });
                 let question = DecideInput::parse(&input, &Value::Null, fold).unwrap();
-                let asked = question.inquiry.question();
+                let asked = question.inquiry;
                 let answers = asked
                     .queries()
                     .into_iter()

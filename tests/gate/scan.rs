@@ -195,7 +195,7 @@ fn decided(rules: Vec<Value>, call: &Call, style: PathStyle) -> Decision {
         None => ResolvedPath::Unresolved("nobody knows".to_owned()),
     };
     let answers: Vec<ResolvedPath> = led.into_iter().map(answer).collect();
-    let asked = question.inquiry.question();
+    let asked = question.inquiry;
     assert_eq!(asked.queries().len(), answers.len());
     let rules = ApprovalRule::parse_list(&Value::Array(rules)).unwrap();
     let groups = vec!["own".to_owned()];

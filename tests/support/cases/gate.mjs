@@ -198,6 +198,25 @@ cases['members of Object.prototype are no paths, rules, tools or groups'] = asyn
 
 // ---- many decisions by one policy ----------------------------------------------------------------------------------
 
+const BOTH = { name: 'move', paths: [{ argument: '/path', access: 'read' }, { argument: '/to', access: 'write' }] };
+
+/** What hosts make of the answers. */
+const ANSWERS = {
+    links: (list) => list.map((entry) => (entry.path.includes('logs') ? { ...entry, result: { canonical: '/etc/x' } } : entry)),
+    unresolved: (list) => list.map((entry) => (entry.path.includes('logs') ? { ...entry, result: { unresolved: 'nobody knows' } } : entry)),
+    reversed: (list) => [...list].reverse(),
+    short: (list) => list.slice(0, -1),
+    contradicting: (list) => [...list, ...list.map((entry) => ({ ...entry, result: { canonical: '/w/logs' } }))],
+    'contradicting first': (list) => [...list.map((entry) => ({ ...entry, result: { unresolved: 'nobody knows' } })), ...list],
+    'of another base': (list) => list.map((entry) => ({ ...entry, base: '/' })),
+    both: (list) => list.map((entry) => ({ ...entry, result: { ...entry.result, unresolved: 'nobody knows' } })),
+    neither: (list) => list.map((entry) => ({ ...entry, result: {} })),
+    'with NUL': (list) => list.map((entry) => ({ ...entry, result: { canonical: '/w/logs\0c/w/logs' } })),
+};
+
+/** A call that says whether it was read whole. */
+const watched = (call, seen) => Object.defineProperty({ ...call }, 'more', { enumerable: true, get: () => void seen.whole++ });
+
 /** A change of a question in place, and whether it is still one. */
 const CHANGES = [
     (input) => (input.preset = input.preset === null ? 'danger-full-access' : null),
@@ -213,6 +232,9 @@ const CHANGES = [
     (input) => (input.call.arguments.path = ['/etc/x', 'logs/a', 'secrets/x', '\0', 'a\0clogs/a', '/data/x', 5, null][(input.turn = ((input.turn ?? 0) + 1) % 8)]),
     (input) => (input.call.toolName = input.call.toolName === 'read_file' ? 'write_file' : 'read_file'),
     (input) => (input.tool = { ...WRITES }),
+    (input) => (input.tool = BOTH),
+    (input) => (input.call.arguments.to = ['logs/b', '/w', 'secrets/b', ''][(input.turn = ((input.turn ?? 0) + 1) % 4)]),
+    (input) => (input.call.arguments.more = [{ deep: [1, 'two', null] }, '\ud800', [,], 2 ** 70][(input.turn = ((input.turn ?? 0) + 1) % 4)]),
     (input) => (input.tool = { name: 'x', access: 'network' }),
     (input) => delete input.tool,
     (input) => (input.tool = PATCH),
@@ -223,8 +245,8 @@ const CHANGES = [
     (input) => (input.groups = ['other']),
     (input) => (delete input.group, delete input.groups),
     (input) => (input.resolved = []),
-    (input) => (input.answers = 'truth'),
-    (input) => (input.answers = 'links'),
+    ...Object.keys(ANSWERS).map((name) => (input) => (input.answers = name)),
+    (input) => (input.answers = 'all'),
 ];
 
 cases['a compiled policy decides each of many calls as decide does, whatever changed in place since the last'] = async () => {
@@ -240,58 +262,103 @@ cases['a compiled policy decides each of many calls as decide does, whatever cha
     };
     const seen = {};
     const policy = rc.compilePolicy(rules);
+    const reads = { whole: 0 };
+    let [decisions, quick] = [0, 0];
     let input;
-    for (let turn = 0; turn < 1500; turn++) {
-        if (turn % 50 === 0) input = { call: call('write_file', { path: 'logs/a', text: '+++ a' }), cwd: '/w', preset: null };
+    for (let turn = 0; turn < 4000; turn++) {
+        if (turn % 40 === 0) input = { call: call('write_file', { path: 'logs/a', to: 'logs/b', text: '+++ a' }), cwd: '/w', preset: null, tool: BOTH };
         CHANGES[below(CHANGES.length)](input);
         const { answers, turn: number, ...asked } = input;
         asked.resolved = found(() => rc.pathsToResolve(asked));
         if (!Array.isArray(asked.resolved)) asked.resolved = [];
-        asked.resolved = asked.resolved.map(({ base, path }) => ({ base, path, result: answers === 'links' && path.includes('logs') ? { canonical: '/etc/x' } : absolute(base, path) }));
+        const truth = asked.resolved.map(({ base, path }) => ({ base, path, result: absolute(base, path) }));
+        asked.resolved = answers in ANSWERS ? ANSWERS[answers](truth) : truth;
         // Of each a few: the first is read whole, the next are like it.
         for (let times = 0; times < 2; times++) {
             const expected = found(() => rc.decide({ ...asked, rules }));
-            same(found(() => policy.decide(asked)), expected, toText(asked));
+            reads.whole = 0;
+            const given = { ...asked, call: watched(asked.call, reads) };
+            same(found(() => policy.decide(given)), expected, toText(asked));
+            decisions++;
+            if (reads.whole === 0) quick++;
             const kind = expected.code ?? `${expected.outcome} ${expected.reason}`;
             seen[kind] = (seen[kind] ?? 0) + 1;
         }
     }
+    ok(quick > decisions / 10 && quick < decisions / 2, `${quick} of ${decisions} were like the one before`);
     for (const kind of ['allow run_context', 'allow bypass', 'allow preset', 'require rule', 'require group_missing', 'deny headless', 'deny locked_rule', 'deny path_unsafe']) {
         ok(seen[kind] >= 5, `${kind}: ${toText(seen)}`);
     }
 };
 
-cases['what JSON would write down as something else is refused also by a policy that knows the rest'] = async () => {
-    const good = () => ({
-        call: call('x'), cwd: '/w', resolved: [], now: 1, agentId: '1970-01-01T00:00:00.000Z', runContext: {}, bypasses: [{ scope: 'all', expiresAt: null }],
-    });
+/** What a policy knows, and decides without reading it whole: one call after another. */
+const known = () => ({
+    call: call('write_file', { path: 'logs/a', content: 'x' }), tool: WRITES, cwd: '/w', workspaceRoot: '/', preset: 'danger-full-access', now: 1,
+    runContext: { allow_fs_writes: ['logs'] }, bypasses: [],
+    resolved: [['/', '/'], ['/w', '/w'], ['logs', '/w/logs'], ['logs/a', '/w/logs/a']].map(([path, canonical]) => ({ base: '/w', path, result: { canonical } })),
+});
+
+/** Whether a policy decides an input without reading it whole. */
+function isQuick(policy, input) {
+    const reads = { whole: 0 };
+    policy.decide({ ...input, call: watched(input.call, reads) });
+    return reads.whole === 0;
+}
+
+cases['an input like the one before is not read whole'] = async () => {
+    const policy = rc.compilePolicy([]);
+    same([isQuick(policy, known()), isQuick(policy, known()), isQuick(policy, { ...known(), preset: null }), isQuick(policy, known())], [false, true, false, false]);
+    same(isQuick(policy, { ...known(), call: call('other', { path: 'logs/a', content: [{ x: 'y' }], more: null }) }), true);
+};
+
+cases['what is no plain JSON is refused also by a policy that knows the rest'] = async () => {
     for (const [name, change] of Object.entries({
-        'an end that is no number': (input) => (input.bypasses[0].expiresAt = NaN),
-        'an end that is never': (input) => (input.bypasses[0].expiresAt = Infinity),
-        'a map': (input) => (input.runContext = new Map()),
-        'an instance': (input) => (input.runContext = new Set()),
-        'a date': (input) => (input.agentId = new Date(0)),
-        'a function': (input) => (input.preset = () => {}),
-        'a symbol': (input) => (input.headless = Symbol('x')),
-        'a function in the run context': (input) => (input.runContext.security_group = () => {}),
-        'answers that are no list': (input) => (input.resolved = new Set()),
+        'a preset that is a function': (input) => (input.preset = () => {}),
+        'a headless that is a symbol': (input) => (input.headless = Symbol('x')),
+        'a map for a run context': (input) => (input.runContext = new Map()),
+        'an instance in it': (input) => (input.runContext.allow_fs_writes = new Set(['logs'])),
+        'a function in it': (input) => (input.runContext.security_group = () => {}),
+        'a date for an agent': (input) => (input.agentId = new Date(0)),
+        'answers that are no list': (input) => (input.resolved = new Set(input.resolved)),
+        'an answer that is a map': (input) => (input.resolved[3].result = new Map()),
+        'an answer of two kinds': (input) => (input.resolved[3].result.unresolved = 'why'),
+        'an answer of no kind': (input) => (input.resolved[1].result = {}),
+        'an answer that is a number': (input) => (input.resolved[3].result.canonical = 5),
         'a call that is no record': (input) => (input.call = Object.assign([], input.call)),
-        'arguments with a hole': (input) => (input.call.arguments = [,]),
+        'arguments with a hole': (input) => (input.call.arguments.content = [,]),
+        'arguments with half a character': (input) => (input.call.arguments.content = ['\ud800']),
+        'an argument whose name is half a character': (input) => (input.call.arguments['\udc00'] = 1),
+        'arguments with bytes': (input) => (input.call.arguments.content = new Uint8Array(2)),
+        'arguments with a function': (input) => (input.call.arguments.content = { toString() {} }),
+        'arguments in themselves': (input) => (input.call.arguments.content = input.call.arguments),
+        'arguments that are endless': (input) => (input.call.arguments.content = [NaN]),
+        'a tool whose name is half a character': (input) => (input.call.toolName = '\ud800'),
         'a time that is never': (input) => (input.now = Infinity),
+        'a time that is text': (input) => (input.now = '1'),
     })) {
         const policy = rc.compilePolicy([]);
-        same(policy.decide(good()).outcome, 'allow');
-        const input = good();
+        policy.decide(known());
+        ok(isQuick(policy, known()), name);
+        const input = known();
         change(input);
         await fails(() => rc.decide({ ...input, rules: [] }), 'invalid_argument', 'threw').catch((error) => fail(`${name}: ${error.message}`));
         await fails(() => policy.decide(input), 'invalid_argument', 'threw').catch((error) => fail(`${name}: ${error.message}`));
-        same(policy.decide(good()).outcome, 'allow');
+        same([policy.decide(known()).outcome, isQuick(policy, known())], ['allow', true], name);
     }
 };
 
+cases['a path that holds NUL brings no answers of its own'] = async () => {
+    const policy = rc.compilePolicy([]);
+    policy.decide(known());
+    const path = '/etc/x\0c/w/logs/a';
+    const input = { ...known(), call: call('write_file', { path }), resolved: known().resolved.slice(0, 3) };
+    same(plain(policy.decide(input)), plain(rc.decide({ ...input, rules: [] })));
+    same(policy.decide(input).reason, 'path_unsafe');
+};
+
 cases['an input that answers otherwise the second time, or decides another one meanwhile, confuses no policy'] = async () => {
-    const strict = () => ({ call: call('x'), cwd: '/w', resolved: [], preset: 'read-only', tool: { name: 'x', access: 'execute' } });
-    const open = () => ({ ...strict(), preset: 'danger-full-access' });
+    const strict = () => ({ ...known(), preset: 'read-only' });
+    const open = known;
     same([rc.compilePolicy([]).decide(strict()).outcome, rc.compilePolicy([]).decide(open()).outcome], ['require', 'allow']);
     // Read as open, then looked at again as strict.
     for (const flips of [1, 2, 3, 4]) {
@@ -312,6 +379,13 @@ cases['an input that answers otherwise the second time, or decides another one m
         same(policy.decide(nested).outcome, 'require', name);
         same(policy.decide(strict()).outcome, 'require', name);
     }
+    // An argument that is another path each time: what was decided on is what is shown.
+    const policy = rc.compilePolicy([]);
+    policy.decide(known());
+    const input = known();
+    let looks = 0;
+    Object.defineProperty(input.call.arguments, 'path', { enumerable: true, get: () => (looks++ === 0 ? 'logs/a' : '/etc/x') });
+    same(policy.decide(input).paths[0].requested, 'logs/a');
 };
 
 // ---- the host ------------------------------------------------------------------------------------------------------
