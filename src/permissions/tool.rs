@@ -246,7 +246,7 @@ impl PathArgument {
     ) {
         let Some(value) = value.filter(|value| value.kind() != Kind::Null) else {
             // What is not there stands for the working directory, each time.
-            let argument = steps.iter().fold(at, |at, step| format!("{at}/{step}"));
+            let argument = steps.iter().fold(at, |at, step| below(&at, step));
             requests.push(self.request(argument, Requested::Path(String::new())));
             return;
         };
@@ -263,7 +263,7 @@ impl PathArgument {
         match (step.as_str(), list) {
             ("*", true) => {
                 for (number, item) in value.items().into_iter().enumerate() {
-                    self.collect(Some(item), rest, format!("{at}/{number}"), requests);
+                    self.collect(Some(item), rest, below(&at, &number.to_string()), requests);
                 }
             }
             (step, true) => {
@@ -271,16 +271,31 @@ impl PathArgument {
                     .parse::<usize>()
                     .ok()
                     .and_then(|number| value.items().into_iter().nth(number));
-                self.collect(item, rest, format!("{at}/{step}"), requests);
+                self.collect(item, rest, below(&at, step), requests);
             }
             // Members where items were declared: a tool may go through them all the same.
             (step, false) if value.kind() == Kind::Object && step != "*" => {
-                self.collect(value.field(step), rest, format!("{at}/{step}"), requests);
+                self.collect(value.field(step), rest, below(&at, step), requests);
             }
             // A value where members were declared: what the tool makes of it nobody knows.
             _ => requests.push(self.request(at, Requested::NoPath)),
         }
     }
+}
+
+/// The JSON pointer to a member or an item.
+fn below(pointer: &str, step: &str) -> String {
+    let mut below = String::with_capacity(pointer.len() + 1 + step.len());
+    below.push_str(pointer);
+    below.push('/');
+    for c in step.chars() {
+        match c {
+            '~' => below.push_str("~0"),
+            '/' => below.push_str("~1"),
+            c => below.push(c),
+        }
+    }
+    below
 }
 
 /// What stands where a path should be.

@@ -321,6 +321,7 @@ cases['what is no plain JSON is refused also by a policy that knows the rest'] =
         'a date for an agent': (input) => (input.agentId = new Date(0)),
         'answers that are no list': (input) => (input.resolved = new Set(input.resolved)),
         'an answer that is a map': (input) => (input.resolved[3].result = new Map()),
+        'an answer that is an instance': (input) => (input.resolved[3].result = Object.assign(new (class Answer {})(), { canonical: '/w/logs/a' })),
         'an answer of two kinds': (input) => (input.resolved[3].result.unresolved = 'why'),
         'an answer of no kind': (input) => (input.resolved[1].result = {}),
         'an answer that is a number': (input) => (input.resolved[3].result.canonical = 5),
@@ -354,6 +355,24 @@ cases['a path that holds NUL brings no answers of its own'] = async () => {
     const input = { ...known(), call: call('write_file', { path }), resolved: known().resolved.slice(0, 3) };
     same(plain(policy.decide(input)), plain(rc.decide({ ...input, rules: [] })));
     same(policy.decide(input).reason, 'path_unsafe');
+};
+
+cases['of two answers to one question the first counts, also for a policy that knows the rest'] = async () => {
+    const entry = (path, canonical) => ({ base: '/w', path, result: { canonical } });
+    // The path is one of those that are always asked.
+    const root = { ...known(), call: call('write_file', { path: '/w' }), preset: null };
+    root.resolved[3] = entry('/w', '/w/logs');
+    // Two arguments are one path.
+    const twice = { ...known(), tool: BOTH, preset: null };
+    const both = (path, to, ...answers) => ({ ...twice, call: call('move', { path, to }), resolved: [...known().resolved.slice(0, 3), ...answers] });
+    const answered = [entry('logs/a', '/w/logs/a'), entry('logs/b', '/w/logs/b')];
+    const alike = both('x', 'x', entry('x', '/etc/x'), entry('x', '/w/logs/x'));
+    for (const [before, input] of [[{ ...known(), preset: null }, root], [both('logs/a', 'logs/b', ...answered), alike]]) {
+        const policy = rc.compilePolicy([]);
+        same(policy.decide(before).outcome, 'allow');
+        same(plain(policy.decide(input)), plain(rc.decide({ ...input, rules: [] })));
+        same(policy.decide(input).outcome, 'require');
+    }
 };
 
 cases['an input that answers otherwise the second time, or decides another one meanwhile, confuses no policy'] = async () => {
