@@ -19,4 +19,5 @@ mod runtime;
 mod shown;
 #[cfg(not(target_family = "wasm"))]
 mod size;
+mod skill_text;
 mod writes;
