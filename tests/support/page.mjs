@@ -9,12 +9,13 @@ import { serve } from './server.mjs';
 
 const HTML = '<!doctype html><meta charset="utf-8"><title>runcontext</title>';
 
-/** The server: the package at `/pkg/`, the page's side of the tests at `/cases/`. */
+/** The server: the package at `/pkg/`, the page's side of the tests at `/cases/`, the vectors at `/vectors/`. */
 export function servePackage(options = {}) {
     return serve({
         folders: {
             '/pkg/': path.resolve(packageFolder()),
             '/cases/': fileURLToPath(new URL('./cases', import.meta.url)),
+            '/vectors/': fileURLToPath(new URL('../vectors', import.meta.url)),
         },
         pages: { '/': HTML },
         ...options,

@@ -11,6 +11,7 @@ import { openPage, servePackage } from './page.mjs';
 import { installed } from './project.mjs';
 
 const folder = fileURLToPath(new URL('./cases', import.meta.url));
+const vectors = fileURLToPath(new URL('../vectors', import.meta.url));
 
 const namesOf = async (file) => Object.keys((await import(`./cases/${file}.mjs`)).cases);
 
@@ -81,6 +82,7 @@ export async function inNode(files) {
     before(async () => {
         project = await installed({ 'runner.mjs': RUNNER });
         await cp(folder, path.join(project.folder, 'cases'), { recursive: true });
+        await cp(vectors, path.join(project.folder, 'vectors'), { recursive: true });
         const output = await project.node('runner.mjs', ...files);
         for (const line of output.split('\n')) {
             if (!line.startsWith('{"file"')) continue;
