@@ -58,8 +58,8 @@ fn says(outcome: &ParseOutcome, code: DiagnosticCode) -> bool {
         .any(|diagnostic| diagnostic.code == code)
 }
 
-/// How many files there are, how many load, and how often each diagnostic occurs, must be what `real_skills.json` holds. Who changes
-/// the numbers on purpose takes them from here.
+/// How many files there are, how many load, and how often each diagnostic occurs, must be what `real_skills.json` holds. Who
+/// changes the numbers on purpose takes them from what is printed.
 fn compare_counts(folder: &str, outcomes: &[ParseOutcome]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for diagnostic in outcomes.iter().flat_map(|outcome| &outcome.diagnostics) {

@@ -174,7 +174,7 @@ pub(super) type Finding = (DiagnosticCode, Position);
 impl Position {
     pub(super) const START: Position = Position { line: 1, column: 1 };
 
-    /// The place so many lines down, and so many characters to the right of where its line begins: here, or at the first column.
+    /// The place so many lines down and so many characters to the right: of here, or of the first column of another line.
     // Not inlined, as `Diagnostic::new` is not: each place would be larger than a call.
     #[inline(never)]
     pub(super) fn further(self, lines: usize, characters: usize) -> Self {

@@ -32,8 +32,9 @@ pub(super) fn restricts(name: &str, value: &str) -> bool {
     yes_or_no(value) == Some(name == "disable-model-invocation")
 }
 
-/// The name of the field that a line begins with, and what follows its colon. As in YAML a blank or the line's end comes behind the colon, but
-/// behind a name that means something it may be missing. A name begins with a small letter: sentences do not.
+/// The name of the field that a line begins with, and what follows its colon. A blank or the line's end comes behind the
+/// colon, as in YAML, though behind a name that means something it may be missing. A name begins with a small letter:
+/// sentences do not.
 pub(super) fn field_in(line: &str) -> Option<(&str, &str)> {
     let end = line.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.'))?;
     let (name, behind) = line.split_at_checked(end)?;

@@ -8,6 +8,8 @@ use super::field::{field_in, known};
 pub(super) struct Frame<'a> {
     /// The lines between the delimiters.
     pub(super) block: &'a str,
+    /// The same where nothing is wrong. Where nothing closes the block, up to the first line that could have been meant to.
+    pub(super) meant: &'a str,
     /// Where in the file the block begins.
     pub(super) at: Position,
     /// What follows the closing delimiter, without the blank lines at both ends.
@@ -28,7 +30,7 @@ pub(super) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Cuts a text that has no byte order mark as the format says. A delimiter is a line of three hyphens; blanks may follow them.
+/// Cuts a text that has no byte order mark as the format says. A delimiter is a line of three hyphens; blanks may follow.
 pub(super) fn strict(text: &str) -> Option<Frame<'_>> {
     let mut lines = Lines::new(text, Position::START);
     lines.next().filter(|line| hyphens(line) == 3)?;
@@ -37,8 +39,10 @@ pub(super) fn strict(text: &str) -> Option<Frame<'_>> {
     loop {
         let line = lines.next()?;
         if hyphens(line) == 3 {
+            let block = block.get(..end)?;
             return Some(Frame {
-                block: block.get(..end)?,
+                block,
+                meant: block,
                 at,
                 body: without_blank_ends(lines.rest),
                 flaws: Vec::new(),
@@ -48,9 +52,9 @@ pub(super) fn strict(text: &str) -> Option<Frame<'_>> {
     }
 }
 
-/// Cuts a text where a person sees the frontmatter: blank lines, comments or the beginning of a code fence may stand before it,
-/// delimiters may have more hyphens, the closing one may be missing, and a formatter of Markdown may have made a rule and a
-/// heading of it. Each of these is a flaw.
+/// Cuts a text where a person sees the frontmatter: blank lines, comments or the beginning of a code fence may stand before
+/// it, delimiters may have more hyphens, the closing one may be missing, and a formatter of Markdown may have made a rule
+/// and a heading of it. Each of these is a flaw.
 ///
 /// # Errors
 /// `missing_frontmatter` or `unclosed_frontmatter`.
@@ -59,6 +63,7 @@ pub(super) fn lenient(text: &str) -> Result<Frame<'_>, Finding> {
     let mut lines = Lines::new(text, Position::START);
     let mut frame = Frame {
         block: "",
+        meant: "",
         at: Position::START,
         body: "",
         flaws: Vec::new(),
@@ -83,25 +88,26 @@ pub(super) fn lenient(text: &str) -> Result<Frame<'_>, Finding> {
     };
 
     (frame.block, frame.at) = (lines.rest, lines.at);
-    let fields = Fields::scan(&mut lines);
-    if !fields.any {
+    let extent = Extent::of(&mut lines);
+    if !extent.any {
         // Any Markdown file may hold rules. One in an unusual place is a delimiter only where fields follow.
         if !frame.flaws.is_empty() {
             return Err(missing);
         }
-        if fields.closing.is_none() {
+        if extent.closing.is_none() {
             return Err((DiagnosticCode::UnclosedFrontmatter, opening));
         }
     }
-    match fields.closing {
+    match extent.closing {
         None => {
-            lines.rest = frame.block.get(fields.end..).unwrap_or_default();
+            lines.rest = frame.block.get(extent.end..).unwrap_or_default();
             frame.flaws.push((DiagnosticCode::UnclosedFrontmatter, opening));
         }
         Some((3, _)) => {}
         Some((_, at)) => frame.flaws.push((DiagnosticCode::WrongDelimiter, at)),
     }
-    frame.block = frame.block.get(..fields.end).unwrap_or_default();
+    frame.meant = frame.block.get(..extent.meant).unwrap_or_default();
+    frame.block = frame.block.get(..extent.end).unwrap_or_default();
     if frame.has(DiagnosticCode::FencedFrontmatter) {
         lines.skip_fence();
     }
@@ -109,8 +115,8 @@ pub(super) fn lenient(text: &str) -> Result<Frame<'_>, Finding> {
     Ok(frame)
 }
 
-/// The heading below a rule: a formatter that knows no frontmatter takes `---` for a rule, and the fields and the second `---`
-/// for a heading, which it writes in one line.
+/// The heading below a rule: a formatter that knows no frontmatter takes `---` for a rule, and the fields and the second
+/// `---` for a heading, which it writes in one line.
 fn heading<'a>(mut lines: Lines<'a>, mut frame: Frame<'a>) -> Option<Frame<'a>> {
     loop {
         let at = lines.at;
@@ -119,6 +125,7 @@ fn heading<'a>(mut lines: Lines<'a>, mut frame: Frame<'a>) -> Option<Frame<'a>> 
             continue;
         }
         frame.block = line.strip_prefix('#')?.trim_start_matches('#').trim();
+        frame.meant = frame.block;
         known(field_in(frame.block)?.0)?;
         let before = line.len() - line.trim_start_matches(['#', ' ']).len();
         frame.at = at.further(0, before);
@@ -128,54 +135,64 @@ fn heading<'a>(mut lines: Lines<'a>, mut frame: Frame<'a>) -> Option<Frame<'a>> 
     }
 }
 
-/// What the lines behind an opening delimiter are.
-struct Fields {
+/// How far the lines behind an opening delimiter are a block.
+struct Extent {
     /// Whether there is a field among them.
     any: bool,
     /// Where the block ends.
     end: usize,
-    /// How many hyphens the closing delimiter has, and where it is.
+    /// Where the first line stands that could have closed it, or where the block ends.
+    meant: usize,
+    /// How many hyphens the line has that closes it, and where it is.
     closing: Option<(usize, Position)>,
 }
 
-impl Fields {
-    /// Reads up to and with the closing delimiter. A rule that comes only after a heading and text, or after a code fence,
-    /// belongs to the body. A block that nothing closes ends before the first text that stands apart and is no field.
-    fn scan(lines: &mut Lines<'_>) -> Self {
-        let mut fields = Self {
+impl Extent {
+    /// Reads up to and with the first line that could close the block. It does not where it comes only after a heading and
+    /// text, or after a code fence: then it is a rule of the body. What nothing closes ends before the first text that stands
+    /// apart and is no field.
+    fn of(lines: &mut Lines<'_>) -> Self {
+        let mut extent = Self {
             any: false,
             end: 0,
+            meant: 0,
             closing: None,
         };
-        let (mut behind_blank, mut behind_heading, mut apart) = (false, false, false);
+        let (mut behind_blank, mut behind_heading) = (false, false);
+        let (mut apart, mut is_over) = (false, false);
         let mut read = 0;
         loop {
             let at = lines.at;
-            let Some(line) = lines.next() else { return fields };
+            let Some(line) = lines.next() else {
+                extent.meant = extent.end;
+                return extent;
+            };
             let count = hyphens(line);
             if count >= 3 {
-                fields.end = read;
-                fields.closing = Some((count, at));
-                return fields;
+                extent.meant = read;
+                if !is_over {
+                    extent.end = read;
+                    extent.closing = Some((count, at));
+                }
+                return extent;
             }
             read += line.len();
             let ends = behind_heading || is_fence(line);
             if is_blank(line) {
                 behind_blank = true;
                 // A title of Markdown has a blank line below it, a comment of YAML hardly ever.
-                apart |= behind_heading && fields.any;
+                apart |= behind_heading && extent.any;
             } else if line.starts_with('#') {
                 behind_heading = true;
             } else if field_in(line).is_some() || !ends && (line.starts_with([' ', '\t']) || !behind_blank) {
                 (behind_blank, behind_heading) = (false, false);
                 if !apart {
-                    fields.any |= field_in(line.trim_start()).is_some();
-                    fields.end = read;
+                    extent.any |= field_in(line.trim_start()).is_some();
+                    extent.end = read;
                 }
-            } else if ends && fields.any {
-                return fields;
             } else {
                 apart = true;
+                is_over |= ends && extent.any;
             }
         }
     }
@@ -201,8 +218,8 @@ impl<'a> Lines<'a> {
         Some(line)
     }
 
-    /// Whether `line`, which was just read, says nothing: it is blank, or a comment in the manner of YAML or of Markdown, the latter up to its
-    /// end.
+    /// Whether `line`, which was just read, says nothing: it is blank, or a comment as in YAML, or one as in Markdown, which is
+    /// read up to its end.
     fn skip_comment(&mut self, line: &'a str) -> bool {
         let mut line = line.trim();
         if !line.starts_with("<!--") {

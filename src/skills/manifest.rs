@@ -85,16 +85,16 @@ pub fn parse_skill_bytes(bytes: &[u8], location: Option<&str>) -> ParseOutcome {
 
 /// Reads the text of a `SKILL.md` file.
 ///
-/// The frontmatter is YAML between two lines `---`, at most 16 KiB, nested at most 8 deep, without anchors, aliases, tags and
-/// directives; all scalars are strings. A byte order mark and CRLF line ends are fine.
+/// The frontmatter is YAML between two lines `---`, at most 16 KiB, nested at most 8 deep, without anchors, aliases, tags
+/// and directives; all scalars are strings. A byte order mark and CRLF line ends are fine.
 ///
-/// Where that fails, and a person would still see fields, these are read one by one, and what is no YAML is plain text. Each
-/// flaw of the frame and each field read so is a warning. In such a file `allowed-tools` is left out, and a field that restricts
-/// counts wherever it stands.
+/// Where that fails, and a person would still see fields, these are read one by one, and what is no YAML is plain text.
+/// Each flaw of the frame and each field read so is a warning. In such a file `allowed-tools` is left out, and a field that
+/// restricts counts wherever it stands.
 ///
-/// A `description` is needed. A `name` that breaks the rule of the format, or is not that of the folder, is a warning; a blank
-/// one is an error. Where there is no `name` at all, the parent folder in `location` stands in, with a warning; without a
-/// location that ends in a `.md` file inside a folder it is an error. Lengths count code points.
+/// A `description` is needed. A `name` that breaks the rule of the format, or is not that of the folder, is a warning; a
+/// blank one is an error. Where there is no `name` at all, the parent folder in `location` stands in, with a warning;
+/// without a location that ends in a `.md` file inside a folder it is an error. Lengths count code points.
 pub fn parse_skill(text: &str, location: Option<&str>) -> ParseOutcome {
     let mut diagnostics = Vec::new();
     let unmarked = frontmatter::without_mark(text);
@@ -184,7 +184,11 @@ fn read<'a>(text: &'a str, diagnostics: &mut Vec<Diagnostic>) -> Result<(Frame<'
             fields
         }
     };
-    if diagnostics.len() > before && fields.values.contains_key(GRANT) {
+    if diagnostics.len() == before {
+        return Ok((frame, fields));
+    }
+    repair::restrict(&frame, &mut fields, diagnostics);
+    if fields.values.contains_key(GRANT) {
         let message = "`allowed-tools` was left out; make the file as the other remarks say first";
         let at = fields.position(GRANT);
         diagnostics.push(Diagnostic::new(

@@ -11,8 +11,6 @@ use crate::list::split_at_text;
 /// Reads each field of a block by itself: as YAML where it is that, as plain text where it is not. The latter is a
 /// remark, as is a field that is there twice.
 ///
-/// A restriction counts wherever a line states it: what YAML makes of a broken block is not what its author saw.
-///
 /// # Errors
 /// What is refused in any file is refused in a field too: anchors, aliases, tags, and what is nested too deep. Where
 /// `reason`, why the block is no YAML, is one of these, or where there is no field, the reason itself.
@@ -50,7 +48,6 @@ pub(super) fn fields(
             read.unwrap_or_else(|| Value::String(plain_text(value))),
         );
     }
-    restrict(frame, &mut fields, remarks);
     Ok(fields)
 }
 
@@ -101,9 +98,10 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
-/// Sets the flags that restrict, wherever a line has one.
-fn restrict(frame: &Frame<'_>, fields: &mut Fields, remarks: &mut Vec<Diagnostic>) {
-    let mut lines = Lines::new(frame.block, frame.at);
+/// Sets the flags that restrict, wherever a line has one that may have been meant as a field: how a broken file is read is
+/// not what its author saw.
+pub(super) fn restrict(frame: &Frame<'_>, fields: &mut Fields, remarks: &mut Vec<Diagnostic>) {
+    let mut lines = Lines::new(frame.meant, frame.at);
     loop {
         let at = lines.at;
         let Some(line) = lines.next() else { return };
@@ -158,8 +156,8 @@ fn plain_text(value: &str) -> String {
     seen
 }
 
-/// A text without the quote that opens it and its partner at the end. Both stay where another quote ends a word before: then they
-/// are part of what was meant.
+/// A text without the quote that opens it and its partner at the end. Both stay where another quote ends a word before:
+/// then they are part of what was meant.
 fn unquoted(text: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(rest) = text.strip_prefix(quote) {
