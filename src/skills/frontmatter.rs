@@ -76,7 +76,7 @@ pub(super) fn lenient(text: &str) -> Result<Frame<'_>, Finding> {
             4.. => DiagnosticCode::WrongDelimiter,
             _ if is_fence(line) => DiagnosticCode::FencedFrontmatter,
             _ if lines.skip_comment(line) => DiagnosticCode::TextBeforeFrontmatter,
-            _ if is_only(line, '_') => return heading(lines, frame).ok_or(missing),
+            _ if only(line, '_') >= 3 => return heading(lines, frame).ok_or(missing),
             _ => return Err(missing),
         };
         if !frame.has(flaw) {
@@ -238,7 +238,7 @@ impl<'a> Lines<'a> {
     fn skip_fence(&mut self) {
         let mut ahead = Self::new(self.rest, self.at);
         while let Some(line) = ahead.next() {
-            if is_only(line, '`') || is_only(line, '~') {
+            if only(line, '`') >= 3 || only(line, '~') >= 3 {
                 self.rest = ahead.rest;
             }
             if !is_blank(line) {
@@ -250,18 +250,17 @@ impl<'a> Lines<'a> {
 
 /// How many hyphens a line has that has nothing else, apart from blanks at its end.
 fn hyphens(line: &str) -> usize {
+    only(line, '-')
+}
+
+/// The same of any mark.
+fn only(line: &str, mark: char) -> usize {
     let line = line.trim_end();
-    if line.trim_start_matches('-').is_empty() {
+    if line.trim_start_matches(mark).is_empty() {
         line.len()
     } else {
         0
     }
-}
-
-/// Whether a line holds three or more of this mark, and nothing else apart from blanks at its end.
-fn is_only(line: &str, mark: char) -> bool {
-    let line = line.trim_end();
-    line.len() >= 3 && line.trim_start_matches(mark).is_empty()
 }
 
 /// Whether a line begins a code fence.

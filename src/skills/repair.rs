@@ -124,12 +124,14 @@ pub(super) fn restrict(frame: &Frame<'_>, fields: &mut Fields, remarks: &mut Vec
 fn plain_text(value: &str) -> String {
     let (head, rest) = value.split_once('\n').unwrap_or((value, ""));
     let head = head.trim();
-    let mark = head.chars().next().unwrap_or_default();
-    let behind = head.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '|' | '>' | '+' | '-'));
-    let is_block = matches!(mark, '|' | '>') && (behind.is_empty() || behind.starts_with(' '));
+    let (mark, behind) = head.split_once(' ').unwrap_or((head, ""));
+    let is_block = mark.starts_with(['|', '>'])
+        && mark
+            .bytes()
+            .all(|byte| matches!(byte, b'|' | b'>' | b'+' | b'-' | b'0'..=b'9'));
     let inner = rest.trim_start();
     let is_nested = head.is_empty() && (inner.starts_with("- ") || field_in(inner).is_some());
-    let keeps_lines = is_nested || is_block && mark == '|';
+    let keeps_lines = is_nested || is_block && mark.starts_with('|');
     let before = rest.strip_suffix(inner).unwrap_or_default();
     let indent = before.rsplit('\n').next().unwrap_or_default();
 
