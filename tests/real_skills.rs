@@ -173,13 +173,14 @@ fn broken_skill_files_give_the_name_and_the_description_that_a_person_sees_in_th
 }
 
 /// The best of several runs: what else runs on the machine only ever adds to one.
-fn best_of_nine(bytes: &[u8]) -> Duration {
+fn best_of(runs: usize, path: &Path) -> Duration {
+    let bytes = std::fs::read(path).unwrap();
     let run = |_| {
         let begin = Instant::now();
-        black_box(parse_skill_bytes(black_box(bytes), None));
+        black_box(parse_skill_bytes(black_box(&bytes), None));
         begin.elapsed()
     };
-    (0..9).map(run).min().unwrap()
+    (0..runs).map(run).min().unwrap()
 }
 
 #[test]
@@ -187,21 +188,28 @@ fn no_real_file_takes_twenty_times_as_long_as_the_median() {
     let (Some(skills), Some(broken)) = (data("skills"), data("skills-broken")) else {
         return;
     };
-    let mut times: Vec<(Duration, PathBuf)> = skills
-        .into_iter()
-        .chain(broken)
-        .map(|path| (best_of_nine(&std::fs::read(&path).unwrap()), path))
-        .collect();
+    let files: Vec<PathBuf> = skills.into_iter().chain(broken).collect();
+    let mut times: Vec<Duration> = files.iter().map(|path| best_of(9, path)).collect();
     times.sort();
-    let (median, _) = times[times.len() / 2];
-    let (longest, path) = times.last().unwrap();
-    let ratio = longest.as_secs_f64() / median.as_secs_f64();
+    let median = times[times.len() / 2];
+    let mut most: f64 = 0.0;
+    for path in &files {
+        // Long runs are interrupted more often, so that files that seem slow get more of them.
+        let mut ratio = f64::INFINITY;
+        for runs in [9, 90, 900] {
+            ratio = ratio.min(best_of(runs, path).as_secs_f64() / median.as_secs_f64());
+            if ratio < 10.0 {
+                break;
+            }
+        }
+        assert!(
+            ratio < 20.0,
+            "{} takes {ratio:.1} times the median",
+            path.display()
+        );
+        most = most.max(ratio);
+    }
     say(&format!(
-        "median {median:?}, longest {longest:?}, {ratio:.1} times the median"
+        "median {median:?}, the longest {most:.1} times the median"
     ));
-    assert!(
-        ratio < 20.0,
-        "{} takes {ratio:.1} times the median",
-        path.display()
-    );
 }
