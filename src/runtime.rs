@@ -32,7 +32,7 @@ use crate::{
     skills::{Catalog, SkillEntry},
     storage::{
         ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedChange, Storage, StorageInfo,
-        StoredSession, keys,
+        StoredSession, is_damage, keys,
     },
     untyped::{self, FromJson},
 };
@@ -141,6 +141,9 @@ pub trait Tools<M> {
         abort: Signal,
     ) -> LocalFuture<'_, std::result::Result<Incoming<M>, M>>;
 }
+
+/// So many sessions are listed at a time to find the one that was used last: the first can nearly always be opened.
+const RECENT: u32 = 8;
 
 /// What a runtime is made of.
 pub struct Parts<M> {
@@ -415,7 +418,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             .retain(|other| !std::ptr::eq(Rc::as_ptr(other), session));
     }
 
-    /// The session that was used last, of a working directory or of all; where there is none, a new one there.
+    /// The session that was used last, of a working directory or of all; where there is none, a new one there. One that is
+    /// damaged is passed over, and stays in the list.
     ///
     /// # Errors
     /// Those of the storage.
@@ -424,18 +428,25 @@ impl<M: MessageData + 'static> Runtime<M> {
         cwd: Option<String>,
         new: NewSession,
     ) -> Result<Rc<Session<M>>> {
-        let filter = ListFilter {
-            cwd: cwd.clone(),
-            limit: 1,
-            before: None,
-        };
-        match self.list_sessions(filter).await?.first() {
-            Some(record) => self.open_session(&record.id).await,
-            None => {
-                let cwd = cwd.or(new.cwd);
-                self.create_session(NewSession { cwd, ..new }).await
+        let mut before = None;
+        loop {
+            let filter = ListFilter {
+                cwd: cwd.clone(),
+                limit: RECENT,
+                before,
+            };
+            let listed = self.list_sessions(filter).await?;
+            for record in &listed {
+                match self.open_session(&record.id).await {
+                    Err(error) if is_damage(&error) => {}
+                    opened => return opened,
+                }
             }
+            let Some(last) = listed.last() else { break };
+            before = Some((last.updated_at, last.id.clone()));
         }
+        let cwd = cwd.or(new.cwd);
+        self.create_session(NewSession { cwd, ..new }).await
     }
 
     /// Stored sessions, newest first.

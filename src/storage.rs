@@ -323,6 +323,15 @@ fn damaged(session: &str, what: &str) -> Error {
             "stored session `{session}` is damaged: {what}; repair it, or delete it with `deleteSession`"
         ),
     )
+    .with(DAMAGED_SESSION, session)
+}
+
+/// The session that is damaged, in the data of an error that says so.
+const DAMAGED_SESSION: &str = "sessionId";
+
+/// Whether an error says that what is stored of a session cannot be read.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    error.code() == ErrorCode::StorageFailed && error.data().contains_key(DAMAGED_SESSION)
 }
 
 fn taken(store: &str, position: u32) -> Error {

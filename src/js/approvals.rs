@@ -45,7 +45,7 @@ impl ApprovalInbox {
         }))
     }
 
-    /// A person's answer. Approving looks again at the rules, at where the paths lead and at the call; what has changed is asked
+    /// A person's answer. Approving looks again at the rules, at where the paths lead and the call runs, and at the call; what has changed is asked
     /// again, and the answer is `superseded`. `bypassSeconds` adds "don't ask again", by default within the tool's MCP server or
     /// else its category; a tool that has neither is approved for this once.
     #[wasm_bindgen(unchecked_return_type = "Promise<ApprovalResult>")]
@@ -132,6 +132,7 @@ fn approval_to_js(session: &str, approval: &Approval<JsValue>) -> JsValue {
         ("source", string(approval.source.as_deref().unwrap_or_default())),
         ("createdAt", iso(approval.created_at)),
         ("paths", to_js(&approval.paths)),
+        ("workingDirectory", string(&approval.directory)),
         ("reason", string(&approval.reason)),
         ("message", string(&approval.message)),
         ("status", string(approval.status.as_str())),

@@ -121,6 +121,8 @@ export interface PendingApproval {
     mcpServer?: string;
     /** The paths of the call, as requested and as resolved. */
     paths: DecidedPath[];
+    /** Where the call runs, as it was resolved. An answer is for this directory alone. */
+    workingDirectory: string;
     /** Why a person is asked. */
     reason: string;
     message: string;

@@ -75,6 +75,15 @@ impl Inquiry {
         context.map_or(cwd, |context| context.effective_working_dir(cwd))
     }
 
+    /// The same as the host resolved it, where it did. `answers` are those to [`Inquiry::queries`].
+    pub fn resolved_directory(&self, answers: &[ResolvedPath]) -> String {
+        // The second of what always stands.
+        match answers.get(1) {
+            Some(ResolvedPath::Canonical(directory)) => directory.clone(),
+            _ => self.working_directory(),
+        }
+    }
+
     /// What the host has to resolve whatever the call is: the workspace root, the working directory, the grants.
     pub fn standing(&self) -> Vec<Query> {
         let base = self.working_directory();

@@ -154,10 +154,11 @@ impl<M: MessageData + 'static> Session<M> {
             .await
     }
 
-    /// Looks again at the rules, at where the paths lead, and at the call. What stands is moved on, what is denied by now
+    /// Looks again at the rules, at where the paths lead and the call runs, and at the call. What stands is moved on, what is denied by now
     /// is rejected, what has changed is asked about again. False where somebody else was first.
     async fn advance(&self, approval: &Approval<M>, to: ApprovalStatus) -> Result<bool> {
-        let decision = self.explain(&approval.call).await?.decision;
+        let decided = self.explain(&approval.call).await?;
+        let (directory, decision) = (decided.directory(), decided.decision);
         if decision.outcome == Action::Deny {
             let rejected = ApprovalStatus::Rejected;
             return self
@@ -165,11 +166,13 @@ impl<M: MessageData + 'static> Session<M> {
                 .await;
         }
         let digest = self.machine().digest(&approval.call);
-        if digest == approval.digest && decision.paths == approval.paths {
+        if approval.asks_about(&digest, &decision.paths, &directory) {
             return self.move_on(approval, to, None, None).await;
         }
         let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
-        let (commit, new) = self.machine().superseded(approval, &decision, new_id, &stamp);
+        let (commit, new) = self
+            .machine()
+            .superseded(approval, &decision, directory, new_id, &stamp);
         let new_id = new.id.clone();
         let asked_again = |machine: &mut Machine<M>| machine.asked_again(&approval.id, new);
         let was_first = self.commit_approvals(commit, asked_again).await?;
@@ -297,8 +300,7 @@ fn result(id: &str, outcome: ApprovalOutcome) -> ApprovalResult {
 fn became<M: MessageData>(machine: &Machine<M>, asked: &Approval<M>) -> Option<ApprovalResult> {
     let result = |outcome| result(&asked.id, outcome);
     let Some(now) = machine.approval(&asked.id) else {
-        let mut others = machine.approvals().iter();
-        return Some(match others.find(|other| other.call.id == asked.call.id) {
+        return Some(match machine.asked_instead(asked) {
             Some(again) => ApprovalResult {
                 message: Some(format!(
                     "what was asked about has changed; answer `{}` instead",

@@ -226,21 +226,28 @@ impl<M: MessageData + 'static> Session<M> {
         });
         let _finished = abort.unless_fired(all).await;
         let now = self.runtime.parts.world.now();
-        let results = running
-            .into_iter()
-            .filter_map(|tool| tool.result.map(|result| (tool.call, result)));
+        let mut results = Vec::new();
+        let mut rest = running.into_iter();
+        while let Some(CallUnderWay { call, result, .. }) = rest.next() {
+            let mut twins = rest.as_slice().iter().filter(|other| other.call == call);
+            let (body, degraded) = match result {
+                Some(Ok(value)) => (
+                    Some(loop_dialect::tool_result(&call, &value.body, false, now)),
+                    value.degraded,
+                ),
+                Some(Err(text)) => (
+                    Some(loop_dialect::tool_result(&call, &text, true, now)),
+                    Vec::new(),
+                ),
+                // The result of a call with the same id must not answer this one.
+                None if twins.any(|twin| twin.result.is_some()) => {
+                    (self.machine().interrupted_result(&call), Vec::new())
+                }
+                None => (None, Vec::new()),
+            };
+            results.extend(body.map(|body| Incoming { body, degraded }));
+        }
         results
-            .map(|(call, result)| match result {
-                Ok(value) => Incoming {
-                    body: loop_dialect::tool_result(&call, &value.body, false, now),
-                    degraded: value.degraded,
-                },
-                Err(text) => Incoming {
-                    body: loop_dialect::tool_result(&call, &text, true, now),
-                    degraded: Vec::new(),
-                },
-            })
-            .listed()
     }
 }
 

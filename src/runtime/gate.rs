@@ -40,6 +40,11 @@ impl Decided {
         self.inquiry.working_directory()
     }
 
+    /// The same as it was resolved, where that is known.
+    pub(super) fn directory(&self) -> String {
+        self.inquiry.resolved_directory(&self.answers)
+    }
+
     /// How it came about: found out now.
     pub fn trace(&self) -> Vec<TraceStep> {
         self.inquiry.explain(&self.policy, &self.answers).trace
@@ -58,7 +63,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// Decides a call. In a turn a call that is allowed may run from then on; without that its result is refused.
     ///
     /// # Errors
-    /// `disposed`; `invalid_argument` where an open call with this id is one of another tool; `host_failed` where the
+    /// `disposed`, also where the session is let go of before the host has answered; `invalid_argument` where an open call with this id is one of another tool; `host_failed` where the
     /// tool's `extractPaths` fails; those of the storage where a call that was asked about is allowed by now.
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         let turn = self.machine().current_turn();
@@ -68,8 +73,9 @@ impl<M: MessageData + 'static> Session<M> {
         if decided.decision.outcome == Action::Require && dispatched && self.machine().current_turn() == turn
         {
             let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
-            let mut id = String::new();
-            let told = self.changes(|machine| id = machine.ask(call, &decided.decision, new_id, &stamp));
+            let (mut id, directory) = (String::new(), decided.directory());
+            let told =
+                self.changes(|machine| id = machine.ask(call, &decided.decision, directory, new_id, &stamp));
             decided.decision.request_id = Some(id);
             if !told.is_empty() {
                 self.save_later().await;
@@ -151,7 +157,7 @@ impl<M: MessageData + 'static> Session<M> {
         let mut queries = queries_of(&inquiries);
         for _ in 0..ASKED_AT_MOST {
             let Some(host) = host else { break };
-            let answers = resolve(&**host, &queries).await;
+            let answers = self.while_here(resolve(&**host, &queries)).await?;
             // What was taken back while the host was asked, here or elsewhere, is not given any more.
             let stale = self.catch_up().await.err();
             let (policy, unread) = self.runtime.policy_in_force().await;

@@ -123,6 +123,8 @@ pub struct Session<M> {
     running: RefCell<Option<Running>>,
     /// Fires with the next answer of a person, or the end of a turn.
     answers: RefCell<Signal>,
+    /// Fires when the session is let go of.
+    gone: Signal,
     listeners: Listeners<SessionEvent<M>>,
 }
 
@@ -207,6 +209,7 @@ impl<M: MessageData + 'static> Session<M> {
             saving: RefCell::default(),
             running: RefCell::default(),
             answers: RefCell::default(),
+            gone: Signal::default(),
             listeners: Listeners::default(),
         })
     }
@@ -782,14 +785,34 @@ impl<M: MessageData + 'static> Session<M> {
     /// `session_busy` and `pending_save`.
     pub fn dispose(&self) -> Result<()> {
         self.check_disposable()?;
-        self.machine_mut().dispose();
+        self.goes();
         Ok(())
     }
 
     /// Lets go of a session that was deleted: what is pending goes with it.
     pub(super) fn release(&self) {
         self.runtime.let_go(self);
+        self.goes();
+    }
+
+    fn goes(&self) {
         self.machine_mut().dispose();
+        self.gone.fire();
+    }
+
+    /// What a host brings that may never answer; it is not waited for any longer than the session is there.
+    ///
+    /// # Errors
+    /// `disposed`.
+    pub(super) async fn while_here<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        let output = self.gone.unless_fired(future).await;
+        self.machine().check_live()?;
+        output.ok_or_else(aborted)
+    }
+
+    /// Fires when the turn or prompt that runs now is over.
+    pub(super) fn turn_over(&self) -> Option<Signal> {
+        self.running.borrow().as_ref().map(|running| running.over.clone())
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, rc::Rc};
 
 use super::{ApprovalResult, Decided, Session, Signal, TurnReport};
 use crate::{
-    Result,
+    Error, ErrorCode, Result,
     message::MessageData,
     session::{Incoming, ModelRequest, Outcome, RequestReport, ToolCall},
 };
@@ -73,10 +73,17 @@ impl<M: MessageData + 'static> Turn<M> {
     /// Decides an open call.
     ///
     /// # Errors
-    /// As [`Session::gate`]; also after the turn has ended.
+    /// As [`Session::gate`]; also after the turn has ended; `aborted` where it ends before the host has answered.
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         self.session.check_turn(self.number)?;
-        self.session.gate(call).await
+        let over = self.session.turn_over().unwrap_or_default();
+        match over.unless_fired(self.session.gate(call)).await {
+            Some(decided) => decided,
+            None => Err(Error::new(
+                ErrorCode::Aborted,
+                "the turn has ended before its call was decided; begin a new one",
+            )),
+        }
     }
 
     /// Waits for a person's answer about a call. `Approved`: the call is claimed and may run now, once.

@@ -66,6 +66,8 @@ pub struct Approval<M> {
     pub label: Option<String>,
     /// The paths, as they were resolved.
     pub paths: Vec<DecidedPath>,
+    /// Where the call runs, as it was resolved.
+    pub directory: String,
     /// Why a person is asked, as a code.
     pub reason: String,
     /// Why a person is asked; for one that was rejected, what the model is told.
@@ -116,6 +118,7 @@ impl<M: MessageData> Approval<M> {
             ("source", text(&self.source)),
             ("contextLabel", text(&self.label)),
             ("paths", Some(M::list(self.paths.iter().map(path).listed()))),
+            ("workingDirectory", text_of(&self.directory)),
             ("reason", text_of(&self.reason)),
             ("message", text_of(&self.message)),
             ("status", text_of(self.status.as_str())),
@@ -156,6 +159,7 @@ impl<M: MessageData> Approval<M> {
             source: body.field_text("source"),
             label: body.field_text("contextLabel"),
             paths,
+            directory: body.field_text("workingDirectory").unwrap_or_default(),
             reason: body.field_text("reason")?,
             message: body.field_text("message")?,
             status: STATUSES
@@ -165,6 +169,11 @@ impl<M: MessageData> Approval<M> {
             note: body.field_text("note"),
             version: stored.version,
         })
+    }
+
+    /// Whether an answer is one about this: the same call, on the same files, in the same directory.
+    pub fn asks_about(&self, digest: &str, paths: &[DecidedPath], directory: &str) -> bool {
+        self.digest == digest && self.paths == paths && self.directory == directory
     }
 
     fn change(&self, expected: Option<u64>) -> ApprovalChange<M> {
@@ -241,12 +250,19 @@ impl<M: MessageData> Machine<M> {
 
     /// A person has to be asked about a call of the running turn. Asking again for the same call gives the same approval;
     /// for one that has changed, the earlier one ends.
-    pub fn ask(&mut self, call: &ToolCall<M>, decision: &Decision, id: String, stamp: &Stamp) -> String {
-        let new = self.new_approval(call, decision, id, stamp);
+    pub fn ask(
+        &mut self,
+        call: &ToolCall<M>,
+        decision: &Decision,
+        directory: String,
+        id: String,
+        stamp: &Stamp,
+    ) -> String {
+        let new = self.new_approval(call, decision, directory, id, stamp);
         let earlier = self.question(call).cloned();
         let mut commit = self.empty_commit(stamp);
         if let Some(earlier) = earlier {
-            let same = earlier.digest == new.digest && earlier.paths == new.paths;
+            let same = earlier.asks_about(&new.digest, &new.paths, &new.directory);
             // A call that was claimed may run already: nothing is asked about it any more.
             if same || earlier.status == ApprovalStatus::Claimed {
                 return earlier.id;
@@ -262,7 +278,7 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// What was asked about a call. Where calls share an id, each has its own.
-    fn question(&self, call: &ToolCall<M>) -> Option<&Approval<M>> {
+    pub(super) fn question(&self, call: &ToolCall<M>) -> Option<&Approval<M>> {
         let open = self.open_tool_calls();
         let shared = open.iter().filter(|other| other.id == call.id).count() > 1;
         let digest = self.digest(call);
@@ -276,10 +292,20 @@ impl<M: MessageData> Machine<M> {
             .filter(|it| it.status != ApprovalStatus::Claimed)
     }
 
+    /// What a person is asked in the place of an approval that has ended; none where the call is over.
+    pub fn asked_instead(&self, ended: &Approval<M>) -> Option<&Approval<M>> {
+        let calls = self.last_calls().iter();
+        let shared = calls.filter(|call| call.id == ended.call.id).count() > 1;
+        let mut approvals = self.approvals().iter();
+        // Where calls share an id, what is asked about the other one is another question.
+        approvals.find(|it| it.call.id == ended.call.id && (!shared || it.digest == ended.digest))
+    }
+
     fn new_approval(
         &self,
         call: &ToolCall<M>,
         decision: &Decision,
+        directory: String,
         id: String,
         stamp: &Stamp,
     ) -> Approval<M> {
@@ -299,6 +325,7 @@ impl<M: MessageData> Machine<M> {
             source: header.source.clone(),
             label: header.title.clone(),
             paths: decision.paths.clone(),
+            directory,
             reason: decision.reason.as_str().to_owned(),
             message: decision.message.clone(),
             status: ApprovalStatus::Pending,
@@ -331,10 +358,11 @@ impl<M: MessageData> Machine<M> {
         &self,
         approval: &Approval<M>,
         decision: &Decision,
+        directory: String,
         id: String,
         stamp: &Stamp,
     ) -> (Commit<M>, Approval<M>) {
-        let mut new = self.new_approval(&approval.call, decision, id, stamp);
+        let mut new = self.new_approval(&approval.call, decision, directory, id, stamp);
         let mut commit = self.empty_commit(stamp);
         commit.approvals.push(approval.end(Some(approval.version)));
         commit.approvals.push(new.change(Some(0)));
@@ -402,9 +430,16 @@ impl<M: MessageData> Machine<M> {
         self.gate_state().approvals.retain(|approval| approval.id != id);
     }
 
-    /// Ends the approvals of calls that have a result now; where the turn is over, all of them.
-    pub(super) fn end_approvals(&mut self, answered: &[String], over: bool) -> Vec<ApprovalChange<M>> {
-        let ends = |approval: &Approval<M>| over || answered.contains(&approval.call.id);
+    /// Ends the approvals of calls that have a result now, but for those with these digests; where the turn is over, all.
+    pub(super) fn end_approvals(
+        &mut self,
+        answered: &[String],
+        waiting: &[String],
+        over: bool,
+    ) -> Vec<ApprovalChange<M>> {
+        let ends = |approval: &Approval<M>| {
+            over || answered.contains(&approval.call.id) && !waiting.contains(&approval.digest)
+        };
         let approvals = &mut self.gate_state().approvals;
         let ended = approvals.iter().filter(|approval| ends(approval));
         let changes = ended.map(|approval| approval.end(None)).listed();

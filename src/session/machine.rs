@@ -202,7 +202,8 @@ impl<M: MessageData> Machine<M> {
         bodies: Vec<M>,
         surroundings: Surroundings<M>,
     ) -> Result<Self> {
-        let header = Header::from_settings(&stored.record.settings)?;
+        let header = Header::from_settings(&stored.record.settings)
+            .map_err(|error| error.with("sessionId", stored.record.id.clone()))?;
         let expected = stored.outlines.len().checked_sub(loaded_from as usize);
         if expected != Some(bodies.len()) || stored.outlines.len() != stored.record.message_count as usize {
             let text = "the stored session is damaged: its message count, outlines and messages disagree";
@@ -624,16 +625,17 @@ impl<M: MessageData> Machine<M> {
                 }
                 Role::ToolResult => {
                     for answer in &outline.answers {
-                        // It answers the first that it may mean: that one has to be allowed as it stands. One that says no tool
-                        // may mean calls of several: each has to be allowed.
+                        // It answers the first that it may mean: that one has to be allowed. One that says no tool may mean calls
+                        // of several: each has to be. Where calls share an id, leave is for these arguments alone, also when
+                        // the other one is answered.
                         let open = &batch.open;
                         let meant = open.0.iter().filter(|(_, call)| open.is_meant(call, answer));
-                        let several = meant.clone().count() > 1;
+                        let shared = batch.calls.iter().filter(|call| call.id == answer.id).count() > 1;
                         let first = meant.clone().next();
                         for (at, call) in meant {
                             if first.is_some_and(|(first, its)| at == first || call.name != its.name) {
                                 let message = batch.call_message.as_ref();
-                                let digest = several.then(|| self.digest_of(*at, call, message));
+                                let digest = shared.then(|| self.digest_of(*at, call, message));
                                 self.check_allowed(call, digest.as_deref(), &outline)?;
                             }
                         }
@@ -814,16 +816,17 @@ impl<M: MessageData> Machine<M> {
             Some(last) => system_prompt_at(&self.checkpoints, last)?,
             None => String::new(),
         };
-        let waiting = self.waiting_approvals().map(|it| it.call.id.clone()).listed();
-        let refused = self
-            .approvals()
-            .iter()
-            .filter(|it| it.status == ApprovalStatus::Rejected);
-        let refused = refused
-            .map(|it| (it.call.id.clone(), it.message.clone()))
-            .listed();
+        let open = self.open_tool_calls();
         let mut batch = Batch::after(self);
-        batch.answer(&waiting, &refused, stamp.now);
+        let becomes = |number: usize| {
+            let asked = open.get(number).and_then(|call| self.question(call));
+            match asked.map(|it| (it.status, &it.message)) {
+                Some((ApprovalStatus::Pending | ApprovalStatus::Approved, _)) => Becomes::Open,
+                Some((ApprovalStatus::Rejected, text)) => Becomes::Refused(text.clone()),
+                Some((ApprovalStatus::Claimed, _)) | None => Becomes::Interrupted,
+            }
+        };
+        batch.answer(&becomes, stamp.now);
         self.turn = Some(Turn {
             prepared: None,
             system_prompt,
@@ -890,6 +893,18 @@ impl<M: MessageData> Machine<M> {
         self.body(MessageIndex(
             u32::try_from(self.last_message()).unwrap_or(u32::MAX),
         ))
+    }
+
+    /// The result of a call that was cut off.
+    pub fn interrupted_result(&self, call: &Call) -> Option<M> {
+        let message = self.call_message()?;
+        Some(loop_dialect::interrupted_result(call, &message))
+    }
+
+    /// Every call of the last assistant message.
+    pub(super) fn last_calls(&self) -> &[Call] {
+        let last = self.outlines.get(self.last_message());
+        last.map_or(&[], |outline| &outline.calls)
     }
 
     /// The open calls with their arguments.
@@ -1064,9 +1079,23 @@ impl<M: MessageData> Machine<M> {
         let over = settings
             .iter()
             .any(|setting| matches!(setting, Setting::OpenTurn(None)));
-        let answers = staged.iter().flat_map(|(_, outline)| &outline.answers);
-        let answered = answers.map(|answer| answer.id.clone()).listed();
-        let ended = self.end_approvals(&answered, over);
+        let mut open = self.open_calls();
+        let mut answered = Vec::new();
+        for (_, outline) in &staged {
+            if outline.role == Role::Assistant {
+                open = OpenCalls::default();
+            }
+            for answer in &outline.answers {
+                open.take(answer);
+                answered.push(answer.id.clone());
+            }
+        }
+        // A call that shares the id of one that is answered, and waits itself.
+        let (message, mut waiting) = (self.call_message(), Vec::new());
+        for (at, call) in open.0.iter().filter(|(_, call)| answered.contains(&call.id)) {
+            waiting.push(self.digest_of(*at, call, message.as_ref()));
+        }
+        let ended = self.end_approvals(&answered, &waiting, over);
         for ((message, outline), at) in staged.into_iter().zip(base.messages..) {
             if let Some(turn) = &mut self.turn {
                 if outline.role == Role::Assistant {
@@ -1319,7 +1348,19 @@ fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
 struct Batch<M> {
     staged: Vec<(Incoming<M>, MessageOutline)>,
     open: OpenCalls,
+    /// The message with the open calls, and all of its calls.
     call_message: Option<M>,
+    calls: Vec<Call>,
+}
+
+/// What becomes of an open call.
+enum Becomes {
+    /// It stays open.
+    Open,
+    /// It was refused, with this text.
+    Refused(String),
+    /// It was cut off.
+    Interrupted,
 }
 
 impl<M: MessageData> Batch<M> {
@@ -1328,6 +1369,7 @@ impl<M: MessageData> Batch<M> {
             staged: Vec::new(),
             open: machine.open_calls(),
             call_message: machine.call_message(),
+            calls: machine.last_calls().to_vec(),
         }
     }
 
@@ -1335,27 +1377,28 @@ impl<M: MessageData> Batch<M> {
         if outline.role == Role::Assistant {
             self.open = OpenCalls::of(&outline);
             self.call_message = Some(message.body.clone());
+            self.calls = outline.calls.clone();
         }
         self.staged.push((message, outline));
     }
 
     fn answer_open_calls(&mut self) {
-        self.answer(&[], &[], 0.0);
+        self.answer(&|_| Becomes::Interrupted, 0.0);
     }
 
-    /// Answers open calls but for some: with a text where one is given, else as interrupted.
-    fn answer(&mut self, but: &[String], texts: &[(String, String)], now: f64) {
+    /// Answers open calls by what becomes of the first, the second and so on of them.
+    fn answer(&mut self, becomes: &dyn Fn(usize) -> Becomes, now: f64) {
         let Some(message) = self.call_message.clone() else {
             return;
         };
-        for (at, call) in std::mem::take(&mut self.open).0 {
-            if but.contains(&call.id) {
-                self.open.0.push((at, call));
-                continue;
-            }
-            let body = match texts.iter().find(|(id, _)| *id == call.id) {
-                Some((_, text)) => loop_dialect::tool_result(&call, &M::string(text), true, now),
-                None => loop_dialect::interrupted_result(&call, &message),
+        for (number, (at, call)) in std::mem::take(&mut self.open).0.into_iter().enumerate() {
+            let body = match becomes(number) {
+                Becomes::Open => {
+                    self.open.0.push((at, call));
+                    continue;
+                }
+                Becomes::Refused(text) => loop_dialect::tool_result(&call, &M::string(&text), true, now),
+                Becomes::Interrupted => loop_dialect::interrupted_result(&call, &message),
             };
             if let Ok(outline) = loop_dialect::outline(&body, false) {
                 self.staged.push((

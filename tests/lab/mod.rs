@@ -15,6 +15,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest};
 use runcontext::{
     Error, Result,
+    run_context::RunContext,
     runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
     storage::{keys, memory::MemoryStorage},
@@ -229,6 +230,12 @@ pub fn declaration(name: &str, access_none: bool) -> ToolDeclaration<Value> {
             ..ToolPolicy::default()
         },
     }
+}
+
+/// A run context.
+pub fn run_context(context: Value) -> RunContext {
+    let options = NewSession::parse(&json!({ "runContext": context })).unwrap();
+    options.run_context.unwrap()
 }
 
 /// A message as it comes in.

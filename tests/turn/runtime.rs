@@ -10,9 +10,9 @@ use runcontext::{
     runtime::{PromptOptions, RuntimeEvent, Signal},
     session::{NewSession, Outcome},
     skills::SkillStatus,
-    storage::{ListFilter, SharedChange, Storage},
+    storage::{Commit, ListFilter, SharedChange, Storage},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     expect::{HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, HAIKU_REVISION, Way, long_turn},
@@ -25,6 +25,38 @@ fn named(id: &str, cwd: &str) -> NewSession {
         cwd: Some(cwd.to_owned()),
         ..NewSession::default()
     }
+}
+
+/// Makes a setting of a stored session one that cannot be read. The session keeps its place in the list.
+fn damage(lab: &Lab, id: &str) {
+    let records = lab
+        .storage
+        .memory
+        .dump(Value::clone)
+        .remove("chat_sessions")
+        .unwrap();
+    let mut records = records.into_iter().map(|(_, record)| record);
+    let record = records.find(|record| record["id"] == id).unwrap();
+    if record["settings"]["pinned"] == "perhaps" {
+        return;
+    }
+    let commit = Commit {
+        session_id: id.to_owned(),
+        operation_id: format!("damage {id}"),
+        timestamp: record["updatedAt"].as_f64().unwrap(),
+        create: None,
+        origin: record["settings"]["origin"].as_str().unwrap().to_owned(),
+        approvals: Vec::new(),
+        expected: None,
+        messages: Vec::new(),
+        outline_packs: Vec::new(),
+        snapshots: Vec::new(),
+        checkpoints: Vec::new(),
+        compactions: Vec::new(),
+        settings: [("pinned".to_owned(), json!("perhaps"))].into(),
+    };
+    lab.run(lab.storage.memory.session(id).commit(commit.into()))
+        .unwrap();
 }
 
 #[test]
@@ -57,6 +89,52 @@ fn the_session_that_was_used_last_is_continued() {
     }));
     let ids: Vec<String> = listed.unwrap().into_iter().map(|record| record.id).collect();
     assert_eq!(ids, [made.as_str(), "a", "c", "b"]);
+}
+
+#[test]
+fn the_session_that_is_continued_is_the_newest_that_can_be_read() {
+    let lab = Lab::empty();
+    let ids: Vec<String> = (0..20).map(|number| format!("s{number}")).collect();
+    for (at, id) in ids.iter().enumerate() {
+        lab.world.at(at as f64);
+        lab.create_with(named(id, "/w")).dispose().unwrap();
+    }
+    let recent = || {
+        lab.world.at(100.0);
+        let found = lab
+            .runtime
+            .continue_recent(Some("/w".to_owned()), NewSession::default());
+        lab.run(found)
+    };
+    let listed = || {
+        let filter = ListFilter {
+            limit: 50,
+            ..ListFilter::default()
+        };
+        lab.run(lab.runtime.list_sessions(filter)).unwrap().len()
+    };
+    damage(&lab, "s19");
+    assert_eq!(recent().unwrap().machine().id(), "s18");
+    for id in &ids[3..] {
+        damage(&lab, id);
+    }
+    assert_eq!(recent().unwrap().machine().id(), "s2");
+    assert_eq!(listed(), 20);
+    // A storage that fails damages nothing, and makes nobody a new session.
+    lab.storage.refuse_reads(false, true);
+    assert_eq!(refused(recent().map(drop)).code(), ErrorCode::StorageFailed);
+    lab.storage.refuse_reads(false, false);
+    assert_eq!(listed(), 20);
+    // Where none can be read there is a new one, and every other stays in the list.
+    for id in &ids[..3] {
+        damage(&lab, id);
+    }
+    let made = recent().unwrap().machine().id().to_owned();
+    assert!(!ids.contains(&made));
+    assert_eq!(listed(), 21);
+    let error = refused(lab.run(lab.runtime.open_session("s0")).map(drop));
+    assert_eq!(error.code(), ErrorCode::StorageFailed);
+    assert_eq!(error.data()["sessionId"], "s0");
 }
 
 #[test]

@@ -293,3 +293,46 @@ fn a_deny_rule_that_comes_between_an_answer_and_the_claim_wins() {
     );
     assert_eq!(page.stored(), known(&[("c1", "rejected")]));
 }
+
+#[test]
+fn the_result_of_a_call_leaves_the_question_about_another_one_with_its_id() {
+    let page = Page::empty();
+    let session = page.create();
+    let twins = [writes_file("c1", "a.txt"), writes_file("c1", "b.txt")];
+    let turn = turn_with(&page, &session, &twins);
+    let [first, second] = [page.asks(&turn, &twins[0]), page.asks(&turn, &twins[1])];
+    assert_ne!(first, second);
+    page.approve(&first).unwrap();
+    assert_eq!(
+        waiting(&page, &turn, &first).done().unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
+    let mut asking = waiting(&page, &turn, &second);
+    let ran = told("c1", "write_file", "done", false);
+    page.lab.run(turn.append(vec![incoming(ran.clone())])).unwrap();
+    assert!(!asking.go_on());
+    assert_eq!(page.only(), second);
+    // What was approved for the one is not approved for the other.
+    let error = refused(page.lab.run(turn.append(vec![incoming(ran.clone())])));
+    assert_eq!(error.code(), ErrorCode::ToolNotGated);
+    page.approve(&second).unwrap();
+    assert_eq!(asking.done().unwrap().outcome, ApprovalOutcome::Approved);
+    page.lab.run(turn.append(vec![incoming(ran)])).unwrap();
+    assert_eq!(page.stored(), []);
+}
+
+#[test]
+fn who_waits_for_a_call_that_its_host_gave_up_is_not_sent_to_another_one_with_its_id() {
+    let page = Page::empty();
+    let session = page.create();
+    let twins = [writes_file("c1", "a.txt"), writes_file("c1", "b.txt")];
+    let turn = turn_with(&page, &session, &twins);
+    let [first, second] = [page.asks(&turn, &twins[0]), page.asks(&turn, &twins[1])];
+    let asking = waiting(&page, &turn, &first);
+    let given_up = told("c1", "write_file", "not any more", true);
+    page.lab.run(turn.append(vec![incoming(given_up)])).unwrap();
+    page.lab.world.a_while_later();
+    let ended = asking.done().unwrap();
+    assert_eq!((ended.outcome, ended.message), (ApprovalOutcome::Cancelled, None));
+    assert_eq!(page.only(), second);
+}

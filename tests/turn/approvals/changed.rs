@@ -224,3 +224,80 @@ fn a_call_that_is_allowed_by_now_and_whose_approval_cannot_be_ended_does_not_run
     append().unwrap();
     assert_eq!(session.machine().approvals(), []);
 }
+
+#[test]
+fn a_command_whose_working_directory_has_changed_by_the_time_of_the_answer_is_asked_about_again() {
+    let first = Page::empty();
+    let session = first.create();
+    first
+        .lab
+        .model
+        .answers(message(&[called("c1", "run", json!({ "command": "ls" }))]));
+    let _dies = first.prompting(&session);
+    let id = first.only();
+    // It changes before the answer, or between the answer and the call.
+    for approved_before in [false, true] {
+        let page = Page::on(crate::approvals::restart::copied(&first));
+        let session = page.lab.open();
+        page.lab.model.answers(says("done"));
+        if approved_before {
+            assert_eq!(page.approve(&id).unwrap().outcome, ApprovalOutcome::Approved);
+        }
+        let elsewhere = json!({ "working_directory": "/elsewhere" });
+        let elsewhere = crate::lab::run_context(elsewhere);
+        page.lab.run(session.set_run_context(Some(elsewhere))).unwrap();
+        if !approved_before {
+            assert_eq!(page.approve(&id).unwrap().outcome, ApprovalOutcome::Superseded);
+        }
+        let resuming = page.resuming(&session);
+        assert_eq!(page.lab.tools.calls(), 0);
+        let second = page.only();
+        assert_ne!(second, id);
+        let directory = session.machine().approval(&second).unwrap().directory.clone();
+        assert_eq!(directory, "/elsewhere");
+        page.approve(&second).unwrap();
+        assert!(resuming.done().unwrap().saved);
+        assert_eq!(page.lab.tools.directories(), ["/elsewhere"]);
+        assert_eq!(page.stored(), []);
+    }
+}
+
+#[test]
+fn a_command_whose_working_directory_is_a_link_that_leads_elsewhere_by_then_is_asked_about_again() {
+    let page = Page::empty();
+    page.host.link("/ws", "/data/one");
+    let session = page.create();
+    page.lab
+        .model
+        .answers(message(&[called("c1", "run", json!({}))]))
+        .answers(says("done"));
+    let prompting = page.prompting(&session);
+    let first = page.only();
+    page.host.link("/ws", "/data/two");
+    assert_eq!(page.approve(&first).unwrap().outcome, ApprovalOutcome::Superseded);
+    assert_eq!(page.lab.tools.calls(), 0);
+    let directory = session.machine().approvals()[0].directory.clone();
+    assert_eq!(directory, "/data/two");
+    page.approve(&page.only()).unwrap();
+    prompting.done().unwrap();
+    assert_eq!(page.ran(), ["c1"]);
+}
+
+#[test]
+fn a_command_that_is_asked_about_stays_in_the_directory_where_its_turn_began() {
+    let page = Page::empty();
+    let session = page.create();
+    page.lab
+        .model
+        .answers(message(&[called("c1", "run", json!({}))]))
+        .answers(says("done"));
+    let prompting = page.prompting(&session);
+    let elsewhere = crate::lab::run_context(json!({ "working_directory": "/elsewhere" }));
+    page.lab.run(session.set_run_context(Some(elsewhere))).unwrap();
+    assert_eq!(
+        page.approve(&page.only()).unwrap().outcome,
+        ApprovalOutcome::Approved
+    );
+    prompting.done().unwrap();
+    assert_eq!(page.lab.tools.directories(), ["/ws"]);
+}

@@ -380,3 +380,51 @@ fn resuming_a_turn_is_stopped_like_any_other() {
     assert_eq!(page.lab.stored(), before);
     assert_eq!(ids(&session).len(), 1);
 }
+
+#[test]
+fn of_calls_that_share_an_id_each_goes_on_for_itself_after_a_restart() {
+    let asked = |page: &Page| {
+        let asked = page.lab.run(page.lab.runtime.pending_approvals()).unwrap();
+        let mut asked: Vec<(String, String)> = asked
+            .into_iter()
+            .map(|(_, approval)| (approval.paths[0].requested.clone(), approval.id))
+            .collect();
+        asked.sort();
+        asked
+    };
+    for what in ["it runs", "it was rejected"] {
+        let first = Page::empty();
+        // The tool goes on until the page dies.
+        first.counts("c1", Some(Signal::default()));
+        let session = first.create();
+        let twins = [writes_file("c1", "a.txt"), writes_file("c1", "b.txt")];
+        first.lab.model.answers(message(&twins));
+        let mut dies = first.prompting(&session);
+        let id = asked(&first)[0].1.clone();
+        match what {
+            "it runs" => drop(first.approve(&id).unwrap()),
+            _ => drop(first.reject(&id, "no").unwrap()),
+        }
+        assert!(!dies.go_on());
+
+        let page = Page::on(copied(&first));
+        let session = page.lab.open();
+        page.lab.model.answers(says("done"));
+        let resuming = page.resuming(&session);
+        let waits = asked(&page);
+        assert_eq!(waits.len(), 1, "{what}");
+        assert_eq!(waits[0].0, "b.txt", "{what}");
+        page.approve(&waits[0].1).unwrap();
+        assert!(resuming.done().unwrap().saved);
+        let ran: Vec<Value> = page.lab.tools.called().into_iter().map(|(.., it)| it).collect();
+        assert_eq!(ran, [json!({ "path": "b.txt" })], "{what}");
+        let results = &conversation(&page)[2..4];
+        let text = match what {
+            "it runs" => "The tool call was interrupted before it finished. It may be retried.",
+            _ => "User rejected this tool call. Reason: no",
+        };
+        assert_eq!(results[0]["content"][0]["text"], text);
+        assert_eq!(results[1]["content"][0]["text"], "done");
+        assert_eq!(page.stored(), [], "{what}");
+    }
+}

@@ -6,14 +6,16 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use std::rc::Rc;
 
 use runcontext::{
+    ErrorCode,
     permissions::{Action, BypassScope, Reason, ResolvedPath},
-    runtime::{Session, Signal},
+    runtime::{Session, Signal, Turn},
+    session::Outcome,
     storage::memory::MemoryStorage,
 };
 use serde_json::{Value, json};
 
 use super::{call, context, gated, lab, outcome, reads, session, tools, turn_with, writes};
-use crate::lab::{Lab, Says, TestHost, waits};
+use crate::lab::{ID, Lab, Says, TestHost, refused, waits};
 
 #[test]
 fn the_host_is_asked_once_for_a_decision_with_every_path_in_one_batch() {
@@ -427,6 +429,60 @@ fn nobody_has_to_wait_for_a_host_that_hangs() {
     drop(hanging);
     assert!(!session.machine().is_running());
     assert!(session.dispose().is_ok());
+}
+
+#[test]
+fn a_decision_that_waits_for_the_host_ends_with_its_session() {
+    type End = fn(&Lab, &Session<Value>);
+    let ends: [(&str, End); 3] = [
+        ("let go of", |_, session| session.dispose().unwrap()),
+        ("closed with its runtime", |lab, _| lab.runtime.close().unwrap()),
+        ("deleted", |lab, _| {
+            lab.run(lab.runtime.delete_session(ID)).unwrap()
+        }),
+    ];
+    for (what, end) in ends {
+        let (lab, host) = lab();
+        let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+        host.always(Says::Later(Signal::default()));
+        let call = writes("a");
+        let mut gating = waits(&lab.world, session.gate(&call));
+        let mut explaining = waits(&lab.world, session.explain(&call));
+        assert!(!gating.go_on() && !explaining.go_on());
+        end(&lab, &session);
+        for decided in [gating.done(), explaining.done()] {
+            assert_eq!(refused(decided).code(), ErrorCode::Disposed, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_call_whose_turn_ends_while_the_host_is_asked_is_not_decided() {
+    type End = fn(&Lab, &Session<Value>, &Turn<Value>);
+    let ends: [(&str, End); 3] = [
+        ("cancelled", |lab, _, turn| drop(lab.run(turn.cancel()).unwrap())),
+        ("finished", |lab, _, turn| {
+            drop(lab.run(turn.finish(Outcome::Success, None)).unwrap())
+        }),
+        ("stopped", |lab, session, _| lab.run(session.abort())),
+    ];
+    for (what, end) in ends {
+        let (lab, host) = lab();
+        let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+        let call = writes("a");
+        let turn = turn_with(&lab, &session, &call);
+        host.once(Says::Later(Signal::default()));
+        let mut hanging = waits(&lab.world, turn.gate(&call));
+        assert!(!hanging.go_on());
+        end(&lab, &session, &turn);
+        assert_eq!(refused(hanging.done()).code(), ErrorCode::Aborted, "{what}");
+        let turn = turn_with(&lab, &session, &call);
+        assert_eq!(
+            lab.run(turn.gate(&call)).unwrap().decision.outcome,
+            Action::Allow,
+            "{what}"
+        );
+    }
 }
 
 #[test]

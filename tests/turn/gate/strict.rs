@@ -8,7 +8,7 @@ use std::rc::Rc;
 use runcontext::{
     ErrorCode,
     permissions::{Action, BypassScope},
-    runtime::{Session, Signal, Turn},
+    runtime::{PromptOptions, Session, Signal, Turn},
     session::ToolCall,
     storage::memory::MemoryStorage,
 };
@@ -237,4 +237,100 @@ fn every_declared_tool_is_visible_as_it_was_declared_while_no_rule_denies_it() {
     let turn = turn_with(&lab, &session, &writes("a"));
     assert_eq!(session.visible_tools(), declared);
     lab.run(turn.cancel()).unwrap();
+}
+
+/// Two calls with one id: of `write_file` on these paths.
+fn twins(paths: [&str; 2]) -> [ToolCall<Value>; 2] {
+    paths.map(|path| ToolCall {
+        id: "c1".to_owned(),
+        ..writes(path)
+    })
+}
+
+fn asks_for(calls_of: &[ToolCall<Value>]) -> Value {
+    let calls_of = calls_of
+        .iter()
+        .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.clone()));
+    calls(&calls_of.collect::<Vec<_>>())
+}
+
+#[test]
+fn of_calls_that_share_an_id_a_result_answers_the_first_and_only_where_that_one_was_allowed() {
+    for first_is_allowed in [false, true] {
+        let (lab, session) = ready();
+        let twins = twins(["a", "b"]);
+        let turn = lab.run(dispatched(&session, "go on"));
+        lab.run(turn.append(vec![incoming(asks_for(&twins))])).unwrap();
+        let [first, second] = &twins;
+        let allowed = if first_is_allowed { first } else { second };
+        assert_eq!(
+            lab.run(turn.gate(allowed)).unwrap().decision.outcome,
+            Action::Allow
+        );
+        if first_is_allowed {
+            answer(&lab, &turn, "c1", "write_file").unwrap();
+            assert_eq!(turn.open_calls(), std::slice::from_ref(second));
+            // The other one was not allowed.
+            not_gated(&lab, &turn, "c1", "write_file");
+        } else {
+            not_gated(&lab, &turn, "c1", "write_file");
+            assert_eq!(turn.open_calls(), twins);
+        }
+    }
+}
+
+#[test]
+fn a_result_that_names_no_tool_answers_none_of_several_unless_each_was_allowed() {
+    let (lab, session) = ready();
+    let file = writes("a");
+    let look = ToolCall {
+        id: "c1".to_owned(),
+        ..call("add", json!({}))
+    };
+    let turn = lab.run(dispatched(&session, "go on"));
+    let asked = asks_for(&[file.clone(), look.clone()]);
+    lab.run(turn.append(vec![incoming(asked)])).unwrap();
+    let mut nameless = result("c1", "", "done");
+    nameless.as_object_mut().unwrap().remove("toolName");
+    let append = || lab.run(turn.append(vec![incoming(nameless.clone())]));
+    lab.run(turn.gate(&look)).unwrap();
+    assert_eq!(refused(append()).code(), ErrorCode::ToolNotGated);
+    // Leave for another file is none.
+    lab.run(turn.gate(&writes("b"))).unwrap();
+    assert_eq!(refused(append()).code(), ErrorCode::ToolNotGated);
+    lab.run(turn.gate(&file)).unwrap();
+    append().unwrap();
+    assert_eq!(turn.open_calls(), [look]);
+}
+
+#[test]
+fn of_calls_of_a_stopped_prompt_that_share_an_id_each_has_its_own_result() {
+    for finishes in ["a", "b"] {
+        let (lab, session) = ready();
+        lab.tools.on("c1", move |call, _| async move {
+            if call.arguments["path"] != finishes {
+                std::future::pending::<()>().await;
+            }
+            Ok(json!(format!("{finishes} is written")))
+        });
+        lab.model.answers(asks_for(&twins(["a", "b"])));
+        let (content, options) = (json!("go on"), PromptOptions::default());
+        let mut prompting = waits(&lab.world, session.prompt(&content, &options));
+        assert!(!prompting.go_on());
+        drop(waits(&lab.world, session.abort()));
+        prompting.done().unwrap();
+        let machine = session.machine();
+        let results: Vec<String> = machine.bodies()[2..]
+            .iter()
+            .map(|body| body["content"][0]["text"].as_str().unwrap().to_owned())
+            .collect();
+        let interrupted = "The tool call was interrupted before it finished. It may be retried.".to_owned();
+        let written = format!("{finishes} is written");
+        let expected = if finishes == "a" {
+            [written, interrupted]
+        } else {
+            [interrupted, written]
+        };
+        assert_eq!(results, expected);
+    }
 }
