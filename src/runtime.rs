@@ -264,8 +264,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             listeners.clone(),
         );
         // Where it fails it is tried again when somebody asks, and said then: conversations can be read all the same.
-        let policy = match permissions.policy().await {
-            Ok(policy) => policy,
+        let policy = match permissions.in_force().await {
+            Ok((policy, _)) => policy,
             Err(_) => Rc::new(Policy::compile(Vec::new(), None, parts.fold)?),
         };
         Ok(Rc::new(Self {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::rule::{ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
+use super::rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
@@ -105,25 +105,37 @@ pub(crate) struct Rows {
     /// In no order.
     rules: Vec<ApprovalRule>,
     next: i64,
+    /// Why the first record that cannot be read cannot be.
+    damage: Option<Error>,
+    /// What is listed for rules that cannot be read: as long as one of them is there, every call that is not denied asks.
+    damaged_rules: Vec<ApprovalRule>,
 }
 
 impl Rows {
-    /// Reads what is stored.
-    pub(crate) fn read(groups: &[(String, Value)], rules: &[(String, Value)]) -> Result<Self> {
+    /// Reads what is stored. What cannot be read is damage, and stays listed, so that a person can delete it.
+    pub(crate) fn read(groups: &[(String, Value)], rules: &[(String, Value)]) -> Self {
         let mut rows = Self {
             next: 1,
             ..Self::default()
         };
         for (key, value) in groups {
             let read = PermissionGroup::parse(value, "group", Some(key));
-            let group = read.map_err(|cause| unreadable("group", key, &cause))?;
+            let group = read.unwrap_or_else(|cause| PermissionGroup {
+                id: key.clone(),
+                name: key.clone(),
+                description: Some(rows.is_damaged("group", key, "change or delete it", &cause)),
+            });
             rows.apply(RowChange::PutGroup(group));
         }
         for (key, value) in rules {
             if key == NEXT {
-                let next = u64::from_json(value, NEXT);
-                let next = next.map_err(|cause| unreadable("number", key, &cause))?;
-                rows.next = rows.next.max(next as i64);
+                match u64::from_json(value, NEXT) {
+                    Ok(next) => rows.next = rows.next.max(next as i64),
+                    // Numbers of rules that are gone may be given again: nothing is left that says which they were.
+                    Err(cause) => {
+                        rows.is_damaged("number", key, "any change of the rules repairs it", &cause);
+                    }
+                }
                 continue;
             }
             let read = ApprovalRule::from_json(value, "rule").and_then(|rule| {
@@ -133,12 +145,48 @@ impl Rows {
                     Err(field_error("rule.id", "is not that of its record"))
                 }
             });
-            let rule = read.map_err(|cause| unreadable("rule", key, &cause))?;
             // Keys differ, so that no rule is there twice.
-            rows.next = rows.next.max(rule.id + 1);
-            rows.rules.push(rule);
+            match read {
+                Ok(rule) => {
+                    rows.next = rows.next.max(rule.id + 1);
+                    rows.rules.push(rule);
+                }
+                Err(cause) => {
+                    let note = rows.is_damaged("rule", key, "delete it", &cause);
+                    let id = key
+                        .parse::<i64>()
+                        .ok()
+                        .filter(|id| *id >= 0 && id.to_string() == *key);
+                    rows.damaged_rules.extend(id.map(|id| ApprovalRule {
+                        priority: 0,
+                        locked: true,
+                        note: Some(note),
+                        ..ApprovalRule::new(id, "*", Action::Require)
+                    }));
+                }
+            }
         }
-        Ok(rows)
+        for rule in &rows.damaged_rules {
+            rows.next = rows.next.max(rule.id.saturating_add(1));
+        }
+        rows
+    }
+
+    fn is_damaged(&mut self, what: &str, key: &str, remedy: &str, cause: &Error) -> String {
+        let text = format!("the stored {what} `{key}` cannot be read, {remedy}: {cause}");
+        self.damage
+            .get_or_insert_with(|| Error::new(ErrorCode::StorageFailed, text.clone()).with("id", key));
+        text
+    }
+
+    /// Why not everything could be read.
+    pub(crate) fn damage(&self) -> Option<&Error> {
+        self.damage.as_ref()
+    }
+
+    /// What is listed for rules that cannot be read. Their groups are not known: they are listed with those of each.
+    pub(crate) fn damaged_rules(&self) -> &[ApprovalRule] {
+        &self.damaged_rules
     }
 
     pub(crate) fn groups(&self) -> &[PermissionGroup] {
@@ -181,7 +229,12 @@ impl Rows {
             let text = format!("rule {id} is built in; it is neither changed nor deleted");
             return Err(Error::new(ErrorCode::GroupProtected, text).with("rule", id));
         }
-        let found = self.rules.iter().find(|rule| rule.id == id);
+        let of = |rules: &[ApprovalRule]| rules.iter().position(|rule| rule.id == id);
+        if of(&self.damaged_rules).is_some() {
+            let text = format!("the stored rule {id} cannot be read; delete it, and add another");
+            return Err(Error::new(ErrorCode::StorageFailed, text).with("id", id.to_string()));
+        }
+        let found = of(&self.rules).and_then(|at| self.rules.get(at));
         found.ok_or_else(|| {
             let text = format!("there is no rule {id}; list them with `listRules`");
             Error::new(ErrorCode::NotFound, text).with("rule", id)
@@ -232,7 +285,11 @@ impl Rows {
             PermissionChange::DuplicateGroup(source, to) => self.duplicate_group(source, to),
             PermissionChange::AddRule(rule) => self.add_rule(rule),
             PermissionChange::UpdateRule(id, rule) => self.update_rule(*id, rule),
-            PermissionChange::DeleteRule(id) => Ok(vec![RowChange::RemoveRule(self.rule(*id)?.id)]),
+            PermissionChange::DeleteRule(id) => {
+                let damaged = self.damaged_rules.iter().any(|rule| rule.id == *id);
+                let id = if damaged { *id } else { self.rule(*id)?.id };
+                Ok(vec![RowChange::RemoveRule(id)])
+            }
         }
     }
 
@@ -272,6 +329,10 @@ impl Rows {
 
     /// Where the new group brings no description, it has the other's.
     fn duplicate_group(&self, source: &str, given: &Value) -> Changes {
+        // A copy would lack what cannot be read.
+        if let Some(damage) = &self.damage {
+            return Err(damage.clone());
+        }
         let source = self.group(source)?;
         let mut to = PermissionGroup::parse(given, "to", None)?;
         self.free(&to.id)?;
@@ -330,7 +391,7 @@ impl Rows {
             SharedChange { store, key, value }
         };
         let mut records = changes.iter().map(record).listed();
-        if next > self.next {
+        if next > self.next || self.damage.is_some() {
             records.push(SharedChange {
                 store: keys::RULES,
                 key: NEXT.to_owned(),
@@ -372,9 +433,4 @@ pub(crate) fn users_of(group: &str, store: &str, records: &[(String, Value)]) ->
         }
     }
     users
-}
-
-fn unreadable(what: &str, key: &str, cause: &Error) -> Error {
-    let text = format!("the stored {what} `{key}` cannot be read: {cause}");
-    Error::new(ErrorCode::StorageFailed, text).with("id", key)
 }

@@ -287,12 +287,12 @@ async fn resolve(host: &dyn Host, queries: &[Vec<Query>]) -> Vec<Vec<ResolvedPat
 }
 
 impl<M: MessageData + 'static> super::Runtime<M> {
-    /// The rules in force; where they cannot be read, those that were in force before, and why.
+    /// The rules in force. Where none can be read, those that were in force before, and why; where some can, those, and why.
     pub(super) async fn policy_in_force(&self) -> (Rc<Policy>, Option<Error>) {
-        match self.permissions().policy().await {
-            Ok(policy) => {
+        match self.permissions().in_force().await {
+            Ok((policy, damage)) => {
                 *self.policy.borrow_mut() = policy.clone();
-                (policy, None)
+                (policy, damage)
             }
             Err(error) => (self.last_policy(), Some(error)),
         }

@@ -76,11 +76,20 @@ impl PermissionStore {
     /// # Errors
     /// Those of the storage; `storage_failed` where a record cannot be read.
     pub async fn policy(&self) -> Result<Rc<Policy>> {
+        match self.in_force().await? {
+            (policy, None) => Ok(policy),
+            (_, Some(damage)) => Err(damage),
+        }
+    }
+
+    /// The rules that can be read, and why others cannot.
+    pub(super) async fn in_force(&self) -> Result<(Rc<Policy>, Option<Error>)> {
         self.refresh().await?;
         let mut read = self.read.borrow_mut();
         let read = read.as_mut().ok_or_else(unsettled)?;
+        let damage = read.rows.damage().cloned();
         if let Some(policy) = &read.policy {
-            return Ok(policy.clone());
+            return Ok((policy.clone(), damage));
         }
         let mut groups = Vec::new();
         for group in read.rows.groups() {
@@ -89,7 +98,7 @@ impl PermissionStore {
         let rules = read.rows.rules().to_vec();
         let policy = Rc::new(Policy::compile(rules, Some(groups), self.fold)?);
         read.policy = Some(policy.clone());
-        Ok(policy)
+        Ok((policy, damage))
     }
 
     /// Every group, by id.
@@ -101,13 +110,15 @@ impl PermissionStore {
         self.look(&|rows| Ok(rows.groups().to_vec()))
     }
 
-    /// The rules of a group, or of all, in the order in which they are looked at. Those that are code come first.
+    /// The rules of a group, or of all, in the order in which they are looked at. Those that are code come first, then those
+    /// that cannot be read, as what they come to: a locked question about every call.
     ///
     /// # Errors
     /// `not_found` where there is no such group; as [`PermissionStore::policy`].
     pub async fn list_rules(&self, group: Option<&str>) -> Result<Vec<ApprovalRule>> {
         self.refresh().await?;
         let mut rules = vec![protected_rule(&self.protected)];
+        rules.append(&mut self.look(&|rows| Ok(rows.damaged_rules().to_vec()))?);
         rules.append(&mut self.look(&|rows| rows.in_order(group))?);
         Ok(rules)
     }
@@ -149,7 +160,7 @@ impl PermissionStore {
             if self.storage.policy_version().await? != version {
                 continue;
             }
-            let rows = Rows::read(&groups, &rules)?;
+            let rows = Rows::read(&groups, &rules);
             let seed = rows.seed();
             if !seed.is_empty() {
                 // Where somebody else was faster, theirs is there now.
@@ -230,8 +241,12 @@ impl PermissionStore {
 
     /// What was read becomes what was written, unless it was read again already.
     fn took(&self, version: u64, now: u64, changes: Vec<RowChange>) {
-        let mut read = self.read.borrow_mut();
-        if let Some(read) = read.as_mut().filter(|read| read.version == version) {
+        let mut held = self.read.borrow_mut();
+        if held.as_ref().is_some_and(|read| read.rows.damage().is_some()) {
+            // What is damaged still is found out by reading again.
+            *held = None;
+        }
+        if let Some(read) = held.as_mut().filter(|read| read.version == version) {
             for change in changes {
                 read.rows.apply(change);
             }

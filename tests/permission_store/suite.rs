@@ -35,6 +35,9 @@ macro_rules! suite {
             groups_and_rules_are_read_as_they_were_at_one_time
             two_runtimes_that_add_side_by_side_lose_nothing
             what_cannot_be_read_is_an_error_and_not_an_empty_policy
+            a_rule_that_cannot_be_read_is_listed_as_a_locked_question_until_it_is_deleted
+            a_group_that_cannot_be_read_is_listed_and_can_be_deleted_or_named_anew
+            the_number_of_the_next_rule_is_found_again_where_it_cannot_be_read
             a_runtime_tells_of_changes_here_and_elsewhere
         }
     };
@@ -745,6 +748,141 @@ pub async fn what_cannot_be_read_is_an_error_and_not_an_empty_policy<P: Place>()
     runtime.close().unwrap();
     refused(runtime.policy().await, ErrorCode::Disposed);
     refused(store.add_rule(&allow("t")).await, ErrorCode::Disposed);
+}
+
+pub async fn a_rule_that_cannot_be_read_is_listed_as_a_locked_question_until_it_is_deleted<P: Place>() {
+    let place = P::empty();
+    let (runtime, around) = place.open().await;
+    let store = runtime.permissions();
+    store
+        .create_group(&json!({ "id": "g", "name": "G" }))
+        .await
+        .unwrap();
+    let damaged = json!({ "id": 9, "tool_pattern": "t", "action": "perhaps", "group_id": "g" });
+    let also = json!(null);
+    around
+        .write(vec![
+            change("approval_rules", "9", Some(damaged)),
+            change("approval_rules", "7", Some(also)),
+        ])
+        .await;
+    // Here, and where it was never otherwise.
+    let (other, _) = place.open().await;
+    for store in [store, other.permissions()] {
+        assert_eq!(ids(store, None).await, [-1, 7, 9, 1, 2, 3, 4]);
+        assert_eq!(ids(store, Some("g")).await, [-1, 7, 9]);
+        let listed = rule(store, 9).await;
+        let what = (listed.tool_pattern.as_str(), listed.action, listed.locked);
+        assert_eq!(what, ("*", Action::Require, true));
+        assert_eq!((listed.priority, listed.path_pattern), (0, None));
+        let note = listed.note.unwrap();
+        assert!(
+            note.starts_with("the stored rule `9` cannot be read, delete it: "),
+            "{note}"
+        );
+        refused(store.lint(None).await, ErrorCode::StorageFailed);
+    }
+    // All else can be changed meanwhile; what would be a copy without it cannot.
+    assert_eq!(store.add_rule(&allow("a")).await.unwrap(), 10);
+    store.update_rule(10, &json!({ "priority": 5 })).await.unwrap();
+    store
+        .create_group(&json!({ "id": "h", "name": "H" }))
+        .await
+        .unwrap();
+    let copy = json!({ "id": "copy", "name": "Copy" });
+    let error = refused(store.duplicate_group("g", &copy).await, ErrorCode::StorageFailed);
+    assert_eq!(error.data()["id"], "7");
+    let error = refused(
+        store.update_rule(9, &json!({ "action": "deny" })).await,
+        ErrorCode::StorageFailed,
+    );
+    assert_eq!(error.data()["id"], "9");
+    refused(runtime.policy().await, ErrorCode::StorageFailed);
+
+    store.delete_rule(7).await.unwrap();
+    let error = refused(runtime.policy().await, ErrorCode::StorageFailed);
+    assert_eq!(error.data()["id"], "9");
+    store.delete_rule(9).await.unwrap();
+    refused(store.delete_rule(9).await, ErrorCode::NotFound);
+    for runtime in [&runtime, &other] {
+        assert_eq!(in_force(runtime).await, [1, 2, 3, 4, 10]);
+    }
+    store.duplicate_group("g", &copy).await.unwrap();
+}
+
+pub async fn a_group_that_cannot_be_read_is_listed_and_can_be_deleted_or_named_anew<P: Place>() {
+    let place = P::empty();
+    let (runtime, around) = place.open().await;
+    let store = runtime.permissions();
+    for (id, tool) in [("g", "a"), ("h", "b")] {
+        store
+            .create_group(&json!({ "id": id, "name": id }))
+            .await
+            .unwrap();
+        let rule = json!({ "tool_pattern": tool, "action": "allow", "group_id": id });
+        store.add_rule(&rule).await.unwrap();
+    }
+    for id in ["default", "g", "h"] {
+        let damage = vec![change(
+            "tool_permission_groups",
+            id,
+            Some(json!({ "id": id, "name": 5 })),
+        )];
+        around.write(damage).await;
+    }
+    let (other, _) = place.open().await;
+    for store in [store, other.permissions()] {
+        let listed = store.list_groups().await.unwrap();
+        let names: Vec<_> = listed
+            .iter()
+            .map(|it| (it.id.as_str(), it.name.as_str()))
+            .collect();
+        assert_eq!(names, [("default", "default"), ("g", "g"), ("h", "h")]);
+        for group in &listed {
+            let why = group.description.as_deref().unwrap();
+            let expected = format!(
+                "the stored group `{}` cannot be read, change or delete it: ",
+                group.id
+            );
+            assert!(why.starts_with(&expected), "{why}");
+        }
+    }
+    let error = refused(runtime.policy().await, ErrorCode::StorageFailed);
+    assert_eq!(error.data()["id"], "default");
+    refused(store.delete_group("default").await, ErrorCode::GroupProtected);
+    store
+        .update_group("default", &json!({ "name": "Default" }))
+        .await
+        .unwrap();
+    store.update_group("g", &json!({ "name": "G" })).await.unwrap();
+    store.delete_group("h").await.unwrap();
+    // Nothing was seeded again, and the rules of the group that was deleted went with it.
+    for runtime in [&runtime, &other] {
+        assert_eq!(in_force(runtime).await, [1, 2, 3, 4, 5]);
+    }
+    let named = PermissionGroup {
+        id: "g".to_owned(),
+        name: "G".to_owned(),
+        description: None,
+    };
+    assert_eq!(store.list_groups().await.unwrap()[1], named);
+}
+
+pub async fn the_number_of_the_next_rule_is_found_again_where_it_cannot_be_read<P: Place>() {
+    let place = P::empty();
+    let (runtime, around) = place.open().await;
+    let store = runtime.permissions();
+    around
+        .write(vec![change("approval_rules", "next", Some(json!("many")))])
+        .await;
+    let error = refused(runtime.policy().await, ErrorCode::StorageFailed);
+    assert_eq!(error.data()["id"], "next");
+    // Any change of the rules repairs it.
+    store.delete_rule(3).await.unwrap();
+    assert_eq!(in_force(&runtime).await, [1, 2, 4]);
+    assert_eq!(store.add_rule(&allow("t")).await.unwrap(), 5);
+    let (other, _) = place.open().await;
+    assert_eq!(in_force(&other).await, [1, 2, 4, 5]);
 }
 
 pub async fn a_runtime_tells_of_changes_here_and_elsewhere<P: Place>() {

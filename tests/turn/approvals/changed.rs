@@ -3,11 +3,15 @@
 #[cfg(target_family = "wasm")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use runcontext::{ErrorCode, permissions::Action, runtime::ApprovalOutcome};
+use runcontext::{
+    ErrorCode,
+    permissions::{Action, PermissionChange},
+    runtime::{ApprovalOutcome, Signal},
+};
 use serde_json::json;
 
 use super::{Page, called, conversation, known, message, told, tool, tools, turn_with, waiting, writes_file};
-use crate::lab::{refused, says};
+use crate::lab::{Fault, refused, says};
 
 #[test]
 fn other_arguments_are_asked_about_again_and_an_advisory_one_is_not() {
@@ -208,7 +212,7 @@ fn a_call_that_is_allowed_by_now_and_whose_approval_cannot_be_ended_does_not_run
     session
         .bypass(runcontext::permissions::BypassScope::All, None)
         .unwrap();
-    page.lab.storage.always(Some(crate::lab::Fault::Refuse));
+    page.lab.storage.always(Some(Fault::Refuse));
     let error = refused(page.lab.run(turn.gate(&call)).map(|decided| decided.decision));
     assert_eq!(error.code(), ErrorCode::StorageFailed);
     let result = told("c1", "run", "done", false);
@@ -300,4 +304,85 @@ fn a_command_that_is_asked_about_stays_in_the_directory_where_its_turn_began() {
     );
     prompting.done().unwrap();
     assert_eq!(page.lab.tools.directories(), ["/ws"]);
+}
+
+#[test]
+fn a_group_that_changes_while_a_person_is_asked_decides() {
+    let group = |id: &str| PermissionChange::CreateGroup(json!({ "id": id, "name": id }));
+    let rule = |action: &str, group: &str| {
+        PermissionChange::AddRule(
+            json!({ "tool_pattern": "run", "action": action, "group_id": group, "priority": 1 }),
+        )
+    };
+    let change = |page: &Page, change: PermissionChange| {
+        page.lab
+            .run(page.lab.runtime.permissions().change(&change))
+            .unwrap();
+    };
+    for what in ["the run context names another", "it is deleted", "it denies"] {
+        let page = Page::empty();
+        for first in [
+            group("own"),
+            group("closed"),
+            rule("require", "own"),
+            rule("deny", "closed"),
+        ] {
+            change(&page, first);
+        }
+        let session = page.create_with(json!({ "runContext": { "security_group": "own" } }));
+        page.lab
+            .model
+            .answers(message(&[called("c1", "run", json!({}))]))
+            .answers(says("pity"));
+        let prompting = page.prompting(&session);
+        match what {
+            "the run context names another" => {
+                let closed = crate::lab::run_context(json!({ "security_group": "closed" }));
+                page.lab.run(session.set_run_context(Some(closed))).unwrap();
+            }
+            // What the group asked about hid what `default` says.
+            "it is deleted" => {
+                change(&page, rule("deny", "default"));
+                change(&page, PermissionChange::DeleteGroup("own".to_owned()));
+            }
+            _ => change(
+                &page,
+                PermissionChange::AddRule(
+                    json!({ "tool_pattern": "*", "action": "deny", "group_id": "own", "priority": 0 }),
+                ),
+            ),
+        }
+        assert_eq!(
+            page.approve(&page.only()).unwrap().outcome,
+            ApprovalOutcome::Rejected,
+            "{what}"
+        );
+        prompting.done().unwrap();
+        assert_eq!(page.lab.tools.calls(), 0, "{what}");
+        let refusal = "`run` is denied: a rule says so";
+        assert_eq!(conversation(&page)[2], told("c1", "run", refusal, true));
+    }
+}
+
+#[test]
+fn a_deny_rule_that_comes_while_the_claim_is_saved_wins() {
+    let page = Page::empty();
+    let session = page.create();
+    page.lab
+        .model
+        .answers(message(&[called("c1", "run", json!({}))]))
+        .answers(says("pity"));
+    let mut prompting = page.prompting(&session);
+    page.approve(&page.only()).unwrap();
+    let claimed = Signal::default();
+    page.lab.storage.fail(1, Fault::WaitForAnswer(claimed.clone()));
+    assert!(!prompting.go_on());
+    assert_eq!(page.stored(), known(&[("c1", "claimed")]));
+    page.add_rule(json!({ "tool_pattern": "run", "action": "deny", "priority": 1 }));
+    claimed.fire();
+    prompting.done().unwrap();
+    assert_eq!(page.lab.tools.calls(), 0);
+    let refusal = "`run` is denied: a rule says so";
+    assert_eq!(conversation(&page)[2], told("c1", "run", refusal, true));
+    assert_eq!(page.stored(), []);
 }

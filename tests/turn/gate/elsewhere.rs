@@ -6,9 +6,10 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use std::rc::Rc;
 
 use runcontext::{
-    permissions::{Action, BypassScope, Preset, Reason},
+    permissions::{Action, BypassScope, PermissionChange, Preset, Reason},
     runtime::Session,
     session::Outcome,
+    storage::{SharedChange, Storage},
 };
 use serde_json::{Value, json};
 
@@ -176,6 +177,90 @@ fn every_call_that_is_not_denied_asks_while_storage_cannot_be_read() {
     );
     here.storage.refuse_reads(false, false);
     assert_eq!(outcome(&here, &mine, &writes("x")), Action::Allow);
+}
+
+#[test]
+fn every_call_that_is_not_denied_asks_while_a_rule_cannot_be_read() {
+    let rule = |id: u32, more: Value| {
+        let mut rule = json!({ "id": id, "tool_pattern": "read_file", "action": "deny", "priority": 1, "group_id": "default" });
+        for (name, value) in more.as_object().unwrap() {
+            rule[name] = value.clone();
+        }
+        rule
+    };
+    for damage in [
+        ("approval_rules", "9", rule(9, json!({ "action": "perhaps" }))),
+        ("approval_rules", "9", json!(null)),
+        ("tool_permission_groups", "g", json!("g")),
+    ] {
+        let (here, _) = lab();
+        let mine = session(&here, json!({ "permissionPreset": "danger-full-access" }));
+        mine.bypass(BypassScope::All, None).unwrap();
+        let (store, key, value) = damage;
+        let write = |changes: Vec<(&'static str, &str, Option<Value>)>| {
+            let changes = changes.into_iter().map(|(store, key, value)| SharedChange {
+                store,
+                key: key.to_owned(),
+                value,
+            });
+            let shared = here.storage.memory.shared();
+            here.run(shared.write(changes.collect(), None)).unwrap();
+        };
+        assert_eq!(outcome(&here, &mine, &writes("x")), Action::Allow);
+        write(vec![
+            (
+                "approval_rules",
+                "7",
+                Some(rule(7, json!({ "tool_pattern": "copy" }))),
+            ),
+            (
+                "approval_rules",
+                "8",
+                Some(rule(8, json!({ "path_pattern": "private/*" }))),
+            ),
+            (store, key, Some(value)),
+        ]);
+        // In this page, and in one that opens on it.
+        let (there, _) = page(here.storage.memory.clone());
+        let theirs = there.open();
+        let visible = theirs.visible_tools();
+        assert!(visible.iter().all(|tool| tool["name"] != "copy"), "{visible:?}");
+        theirs.bypass(BypassScope::All, None).unwrap();
+        for (lab, session) in [(&here, &mine), (&there, &theirs)] {
+            for call in [
+                reads("x"),
+                writes("x"),
+                writes("/ws/memory/x"),
+                call("fetch", json!({})),
+                call("add", json!({})),
+                call("unknown", json!({})),
+            ] {
+                let decided = gated(lab, session, &call);
+                let found = (decided.decision.outcome, decided.decision.reason);
+                assert_eq!(found, (Action::Require, Reason::PolicyUnverified), "{call:?}");
+                let trace = json!(decided.trace()).to_string();
+                assert!(trace.contains(&format!("`{key}` cannot be read")), "{trace}");
+            }
+            // What can be read is in force.
+            assert_eq!(
+                reason(lab, session, &reads("private/x")),
+                (Action::Deny, Reason::Rule)
+            );
+            assert_eq!(
+                reason(lab, session, &reads("secrets/x")),
+                (Action::Deny, Reason::LockedRule)
+            );
+        }
+        let delete = match key.parse() {
+            Ok(id) => PermissionChange::DeleteRule(id),
+            Err(_) => PermissionChange::DeleteGroup(key.to_owned()),
+        };
+        there.run(there.runtime.permissions().change(&delete)).unwrap();
+        for (lab, session) in [(&here, &mine), (&there, &theirs)] {
+            assert_eq!(outcome(lab, session, &writes("x")), Action::Allow);
+            assert_eq!(outcome(lab, session, &reads("private/x")), Action::Deny);
+        }
+    }
 }
 
 #[test]

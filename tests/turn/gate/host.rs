@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use runcontext::{
     ErrorCode,
-    permissions::{Action, BypassScope, Reason, ResolvedPath},
+    permissions::{Action, BypassScope, PermissionChange, Reason, ResolvedPath},
     runtime::{Session, Signal, Turn},
     session::Outcome,
     storage::memory::MemoryStorage,
 };
 use serde_json::{Value, json};
 
-use super::{call, context, gated, lab, outcome, reads, session, tools, turn_with, writes};
+use super::{call, context, gated, lab, outcome, page, reads, reason, session, tools, turn_with, writes};
 use crate::lab::{ID, Lab, Says, TestHost, refused, waits};
 
 #[test]
@@ -366,6 +366,84 @@ fn what_a_person_takes_back_while_the_host_is_asked_is_not_given_any_more() {
             Action::Require,
             "{what}"
         );
+    }
+}
+
+#[test]
+fn rules_and_groups_that_change_while_the_host_is_asked_decide() {
+    let change = |lab: &Lab, change: PermissionChange| {
+        lab.run(lab.runtime.permissions().change(&change)).unwrap();
+    };
+    let rule = |action: &str, group: &str| {
+        PermissionChange::AddRule(
+            json!({ "tool_pattern": "write_file", "action": action, "group_id": group, "priority": 1 }),
+        )
+    };
+    let own = || PermissionChange::CreateGroup(json!({ "id": "own", "name": "Own" }));
+    // What is there before, and what changes; the first rule that is added has the id 5.
+    type Case = (
+        &'static str,
+        Vec<PermissionChange>,
+        PermissionChange,
+        (Action, Reason),
+    );
+    let cases: [Case; 5] = [
+        (
+            "a deny rule comes",
+            vec![rule("allow", "own")],
+            PermissionChange::AddRule(
+                json!({ "tool_pattern": "*", "path_pattern": "app/logs/*", "action": "deny", "group_id": "own", "priority": 0 }),
+            ),
+            (Action::Deny, Reason::Rule),
+        ),
+        (
+            "a locked rule comes",
+            vec![rule("allow", "own")],
+            PermissionChange::AddRule(json!({ "tool_pattern": "*", "action": "require", "locked": true })),
+            (Action::Require, Reason::LockedRule),
+        ),
+        (
+            "an allow rule goes",
+            vec![rule("allow", "own")],
+            PermissionChange::DeleteRule(5),
+            (Action::Require, Reason::Rule),
+        ),
+        (
+            "an allow rule comes",
+            Vec::new(),
+            rule("allow", "own"),
+            (Action::Allow, Reason::Rule),
+        ),
+        (
+            "the group goes",
+            vec![rule("allow", "own")],
+            PermissionChange::DeleteGroup("own".to_owned()),
+            (Action::Require, Reason::GroupMissing),
+        ),
+    ];
+    for (what, before, meanwhile, expected) in cases {
+        for elsewhere in [false, true] {
+            let (lab, host) = lab();
+            let session = session(&lab, json!({ "runContext": { "security_group": "own" } }));
+            for first in [vec![own()], before.clone()].concat() {
+                change(&lab, first);
+            }
+            let call = writes("logs/a");
+            assert_ne!(reason(&lab, &session, &call), expected, "{what}");
+            let answer = Signal::default();
+            host.once(Says::Later(answer.clone()));
+            let mut hanging = waits(&lab.world, session.gate(&call));
+            assert!(!hanging.go_on());
+            if elsewhere {
+                let (other, _) = page(lab.storage.memory.clone());
+                change(&other, meanwhile.clone());
+            } else {
+                change(&lab, meanwhile.clone());
+            }
+            answer.fire();
+            let decision = hanging.done().unwrap().decision;
+            assert_eq!((decision.outcome, decision.reason), expected, "{what}");
+        }
     }
 }
 

@@ -128,6 +128,77 @@ fn a_loosened_run_context_loosens_nothing_until_the_turn_settles() {
 }
 
 #[test]
+fn a_loosened_run_context_with_another_directory_loosens_and_moves_nothing_until_the_turn_settles() {
+    let looser = || json!({ "working_directory": "/tmp", "allow_fs_writes": ["logs", "/data"] });
+    for preset in [Value::Null, json!("workspace-write")] {
+        let (lab, host) = lab();
+        let mut more = logs();
+        more["permissionPreset"] = preset.clone();
+        let session = session(&lab, more);
+        let turn = turn_with(&lab, &session, &writes(LOGS));
+        set(&lab, &session, looser()).unwrap();
+        host.asked();
+        for (call, expected) in [
+            (writes("/tmp/logs/x"), Action::Require),
+            (writes("/tmp/x"), Action::Require),
+            (writes("/data/x"), Action::Require),
+            (reads("/tmp/x"), Action::Require),
+            (writes("logs/x"), Action::Allow),
+            (reads("x"), Action::Allow),
+        ] {
+            let decision = lab.run(session.explain(&call)).unwrap().decision;
+            assert_eq!(decision.outcome, expected, "{preset}: {call:?}");
+            let path = call.arguments["path"].as_str().unwrap();
+            if expected == Action::Allow {
+                assert_eq!(decision.paths[0].lexical, format!("/ws/app/{path}"));
+            }
+        }
+        assert!(host.asked().iter().all(|(base, _)| base == "/ws/app"));
+        lab.run(turn.cancel()).unwrap();
+        for (call, expected) in [
+            (writes("logs/x"), Action::Allow),
+            (writes("/data/x"), Action::Allow),
+            (reads("x"), Action::Allow),
+            (writes(LOGS), Action::Require),
+            (reads("/ws/app/x"), Action::Require),
+        ] {
+            let decision = lab.run(session.explain(&call)).unwrap().decision;
+            assert_eq!(decision.outcome, expected, "{preset}: {call:?}");
+            let path = call.arguments["path"].as_str().unwrap();
+            if !path.starts_with('/') {
+                assert_eq!(decision.paths[0].lexical, format!("/tmp/{path}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tools_of_a_turn_run_where_it_began_whatever_becomes_of_the_run_context() {
+    let (lab, _) = lab();
+    let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+    let changing = session.clone();
+    lab.tools.on("c1", move |_, _| {
+        let session = changing.clone();
+        async move {
+            let elsewhere = context(json!({ "working_directory": "/tmp" }));
+            session.set_run_context(elsewhere).await.unwrap();
+            Ok(json!("done"))
+        }
+    });
+    let add = |id: &str| crate::lab::calls(&[(id, "add", json!({}))]);
+    lab.model
+        .answers(add("c1"))
+        .answers(add("c2"))
+        .answers(says("done"))
+        .answers(add("c3"))
+        .answers(says("done"));
+    lab.prompt(&session, "go on").unwrap();
+    assert_eq!(lab.tools.directories(), ["/ws/app", "/ws/app"]);
+    lab.prompt(&session, "go on").unwrap();
+    assert_eq!(lab.tools.directories(), ["/ws/app", "/ws/app", "/tmp"]);
+}
+
+#[test]
 fn of_all_run_contexts_of_a_turn_the_strictest_counts_for_each_call() {
     let (lab, _) = lab();
     let session = session(
