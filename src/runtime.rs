@@ -142,8 +142,8 @@ pub trait Tools<M> {
     ) -> LocalFuture<'_, std::result::Result<Incoming<M>, M>>;
 }
 
-/// So many sessions are listed at a time to find the one that was used last: the first can nearly always be opened.
-const RECENT: u32 = 8;
+/// Among so many sessions is the one to continue. Where all of these are damaged, a person begins anew.
+const RECENT: u32 = 32;
 
 /// What a runtime is made of.
 pub struct Parts<M> {
@@ -428,22 +428,18 @@ impl<M: MessageData + 'static> Runtime<M> {
         cwd: Option<String>,
         new: NewSession,
     ) -> Result<Rc<Session<M>>> {
-        let mut before = None;
-        loop {
-            let filter = ListFilter {
-                cwd: cwd.clone(),
-                limit: RECENT,
-                before,
-            };
-            let listed = self.list_sessions(filter).await?;
-            for record in &listed {
-                match self.open_session(&record.id).await {
-                    Err(error) if is_damage(&error) => {}
-                    opened => return opened,
-                }
+        let filter = ListFilter {
+            cwd: cwd.clone(),
+            limit: RECENT,
+            before: None,
+        };
+        let listed = self.list_sessions(filter).await?;
+        let ids = listed.into_iter().map(|record| record.id).listed();
+        for id in ids {
+            match self.open_session(&id).await {
+                Err(error) if is_damage(&error) => {}
+                opened => return opened,
             }
-            let Some(last) = listed.last() else { break };
-            before = Some((last.updated_at, last.id.clone()));
         }
         let cwd = cwd.or(new.cwd);
         self.create_session(NewSession { cwd, ..new }).await

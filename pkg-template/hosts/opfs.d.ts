@@ -1,7 +1,7 @@
 import type { Host, ResolvedPath } from '../index.js';
 
 export interface OpfsHostOptions {
-    /** What `/` is. By default the whole Origin Private File System. */
+    /** What `/` is: a directory in the Origin Private File System. By default all of it. */
     root?: FileSystemDirectoryHandle | null;
     /** Absolute; by default `/`. */
     cwd?: string | null;
@@ -13,6 +13,11 @@ export interface OpfsHost extends Host {
     readonly pathStyle: 'posix';
     /** Never rejects: what cannot be resolved is `unresolved`, with the reason. */
     resolvePaths(base: string, paths: readonly string[]): Promise<ResolvedPath[]>;
+    /**
+     * The same by the text alone, since there are no links: so `isHidden` shows what a listing may show. Nothing is looked
+     * at: a path below a file has an answer too. With a `root` everything is `unresolved` until `resolvePaths` has found it.
+     */
+    resolvePathsSync(base: string, paths: readonly string[]): ResolvedPath[];
 }
 
 /**
@@ -21,7 +26,8 @@ export interface OpfsHost extends Host {
  * Paths begin at `/` and are written as on posix. There are no links, so that `..` is taken out by the text alone, and
  * nothing is above `/`. Names are looked up in the case that they are written in. An empty path is its base. A file
  * used as a directory and a name that the browser refuses are `unresolved`, and so is everything where the browser
- * gives no access to the file system. The answer is of the moment when it was asked for.
+ * gives no access to the file system, and where `root` is a directory outside of it, such as one that a person picked from a
+ * disk: that may hold links. The answer is of the moment when it was asked for.
  *
  * @example
  * import { opfsHost } from 'runcontext/hosts/opfs';

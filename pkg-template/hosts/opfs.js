@@ -16,6 +16,8 @@ export function opfsHost(options) {
     if (root !== undefined && typeof root.getDirectoryHandle !== 'function') {
         throw invalid('options.root', 'must be the handle of a directory');
     }
+    // A directory that a person picked from a disk may hold links, and nothing here would see them.
+    let isInside = root === undefined;
     /** @type {import('./opfs.js').OpfsHost} */
     const host = {
         ...folders(posix, { cwd, workspaceRoot }),
@@ -24,14 +26,32 @@ export function opfsHost(options) {
             const list = listed(paths);
             try {
                 // Asked anew each time: what failed once may be allowed later.
-                const top = root ?? (await navigator.storage.getDirectory());
-                return await Promise.all(list.map((path) => resolve(top, base, path)));
+                const top = await navigator.storage.getDirectory();
+                isInside ||= (await top.resolve(root)) !== null;
+                if (!isInside) return list.map(() => ({ unresolved: reason.OUTSIDE }));
+                return await Promise.all(list.map((path) => resolve(root ?? top, base, path)));
             } catch (error) {
                 return list.map(() => failure(error));
             }
         },
+        resolvePathsSync: (base, paths) =>
+            listed(paths).map((path) => (isInside ? written(base, path) : { unresolved: reason.NOT_LOOKED_AT })),
     };
     return Object.freeze(host);
+}
+
+/**
+ * Without links a path leads to what it is by its text, or nowhere.
+ *
+ * @param {unknown} base
+ * @param {unknown} path
+ * @returns {import('./common.js').ResolvedPath}
+ */
+function written(base, path) {
+    const location = locate(posix, base, path);
+    if ('unresolved' in location) return location;
+    const names = collapsed(location.names);
+    return { canonical: format(posix, '/', names.filter((name) => name !== '.')) };
 }
 
 /**

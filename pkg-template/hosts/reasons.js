@@ -15,4 +15,6 @@ export const DEVICE = 'is a device path';
 export const DRIVE_RELATIVE = 'is relative to the working directory of a drive';
 export const NO_SHARE = 'names no share of a server';
 export const WINDOWS_NAME = 'has a name that Windows refuses or changes';
+export const OUTSIDE = 'is below a directory that is not in the Origin Private File System, and may hold links';
+export const NOT_LOOKED_AT = 'is below a directory that nobody has looked at yet';
 export const REFUSED_NAME = 'has a name that this file system refuses';

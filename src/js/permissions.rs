@@ -121,7 +121,8 @@ impl PermissionStore {
     }
 
     /// The rules of a group, or of all groups, in the order in which they are looked at. What is built in comes first, and
-    /// has negative ids.
+    /// has negative ids. A rule that cannot be read is listed as what it comes to until somebody deletes it: a locked question about
+    /// every call.
     #[wasm_bindgen(js_name = "listRules", unchecked_return_type = "Promise<ApprovalRule[]>")]
     pub fn list_rules(
         &self,

@@ -160,7 +160,8 @@ impl Runtime {
         )
     }
 
-    /// Opens the session that was used last, of a working directory or of all; creates one where there is none.
+    /// Opens the session that was used last, of a working directory or of all; creates one where there is none. A session that
+    /// is damaged is passed over, and stays in the list.
     #[wasm_bindgen(js_name = "continueRecent", unchecked_return_type = "Promise<Session>")]
     pub fn continue_recent(
         &self,

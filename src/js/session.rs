@@ -272,7 +272,8 @@ impl Session {
         }))
     }
 
-    /// Decides a call by everything that is in force now. In a turn, a call that is allowed may run from then on.
+    /// Decides a call by everything that is in force now. In a turn, a call that is allowed may run from then on. Where the host
+    /// never answers, it rejects with `disposed` once the session is let go of.
     #[wasm_bindgen(unchecked_return_type = "Promise<Decision>")]
     pub fn gate(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
         let inner = self.inner.clone();

@@ -70,7 +70,8 @@ impl Turn {
         }))
     }
 
-    /// Decides an open call. One that is allowed may run from then on; the result of any other is refused.
+    /// Decides an open call. One that is allowed may run from then on; the result of any other is refused. Where the turn ends
+    /// before the host has answered, it rejects with `aborted`.
     #[wasm_bindgen(unchecked_return_type = "Promise<Decision>")]
     pub fn gate(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
         let inner = self.inner.clone();

@@ -178,9 +178,9 @@ export interface Host {
      * ancestor, resolved, plus the rest. One answer per path, in their order. Relative paths are relative to `base`.
      * Asked once for each decision; without it no path is known, and no call with one is allowed.
      */
-    /** The same at once, where the host can: `isHidden` then knows links. */
-    resolvePathsSync?(base: string, paths: string[]): ResolvedPath[];
     resolvePaths?(base: string, paths: string[]): ResolvedPath[] | Promise<ResolvedPath[]>;
+    /** The same at once, where the host can: `isHidden` then knows links. Without it a listing is shown nothing. */
+    resolvePathsSync?(base: string, paths: string[]): ResolvedPath[];
 }
 
 /** How a runtime is opened. Everything is optional. */

@@ -157,8 +157,11 @@ impl<M: MessageData + 'static> Session<M> {
     /// Looks again at the rules, at where the paths lead and the call runs, and at the call. What stands is moved on, what is denied by now
     /// is rejected, what has changed is asked about again. False where somebody else was first.
     async fn advance(&self, approval: &Approval<M>, to: ApprovalStatus) -> Result<bool> {
-        let decided = self.explain(&approval.call).await?;
-        let (directory, decision) = (decided.directory(), decided.decision);
+        let (decision, directory) = {
+            let decided = self.explain(&approval.call).await?;
+            let directory = decided.directory();
+            (decided.decision, directory)
+        };
         if decision.outcome == Action::Deny {
             let rejected = ApprovalStatus::Rejected;
             return self

@@ -365,7 +365,7 @@ impl<M: MessageData + 'static> Session<M> {
             Some(stored) => self.machine_mut().show(stored, waiting)?,
             None if pending.is_none() => return Err(gone()),
             // There is nothing to show, and nothing pending any more.
-            None => self.machine_mut().dispose(),
+            None => self.goes(),
         }
         self.runtime.let_go(self);
         drop(one_at_a_time);

@@ -7,6 +7,7 @@ use crate::{
     Error, ErrorCode, Result,
     message::MessageData,
     session::{Incoming, ModelRequest, Outcome, RequestReport, ToolCall},
+    storage::LocalFuture,
 };
 
 /// One turn of a session. After it has ended, every method fails.
@@ -77,7 +78,8 @@ impl<M: MessageData + 'static> Turn<M> {
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         self.session.check_turn(self.number)?;
         let over = self.session.turn_over().unwrap_or_default();
-        match over.unless_fired(self.session.gate(call)).await {
+        let decided: LocalFuture<'_, _> = Box::pin(self.session.gate(call));
+        match over.unless_fired(decided).await {
             Some(decided) => decided,
             None => Err(Error::new(
                 ErrorCode::Aborted,

@@ -258,12 +258,7 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// The first that applies: `disposed`, `session_busy`, `session_interrupted`, `pending_save`.
     pub fn begin_exclusive(&mut self, kind: Exclusive) -> Result<()> {
-        if self.disposed {
-            return Err(Error::new(
-                ErrorCode::Disposed,
-                "the session was disposed; open it again with `openSession`",
-            ));
-        }
+        self.check_live()?;
         if self.exclusive || self.is_running() {
             let text =
                 "the session is busy with another turn or operation; wait for it to end or call `abort()`";

@@ -149,6 +149,89 @@ test('a directory can be the root', async () => {
     assert.deepEqual(found, answers({ a: '/today.txt', b: NOT_A_DIRECTORY, c: '/Top.md/x', d: '/notes/new' }));
 });
 
+test('what can be said at once is where the text leads, since there are no links', async () => {
+    const expected = answers({
+        'today.txt': '/notes/today.txt', 'old//./older/': '/notes/old/older', '/Top.md': '/Top.md', '/': '/', 'new/deep/': '/notes/new/deep', '': '/notes', '.': '/notes',
+        '../../x': '/x', 'today.txt/../x': '/notes/x', 'Today.txt': '/notes/Today.txt',
+    });
+    const paths = ['today.txt', 'old//./older/', '/Top.md', '/', 'new/deep/', '', '.', '../../x', 'today.txt/../x', 'Today.txt'];
+    const found = await page.evaluate(async (paths) => {
+        const host = hosts.opfsHost();
+        // Nobody asked for anything before.
+        const atOnce = host.resolvePathsSync('/notes', paths);
+        return [atOnce, await host.resolvePaths('/notes', paths)];
+    }, paths);
+    assert.deepEqual(found, [expected, expected]);
+    const none = await page.evaluate(() => {
+        const host = hosts.opfsHost();
+        return [...host.resolvePathsSync('/', [undefined, 7, 'a\0', '\ud800', 'x'.repeat(40_000)]), ...host.resolvePathsSync('notes', ['x']), ...host.resolvePathsSync('/', null)];
+    });
+    assert.deepEqual(none, [
+        { unresolved: 'is no text' }, { unresolved: 'is no text' }, { unresolved: 'holds a NUL' }, { unresolved: 'holds half of a surrogate pair' }, { unresolved: 'is too long' }, NO_BASE,
+    ]);
+});
+
+test('a directory as the root says nothing at once before it was found in the file system', async () => {
+    const found = await page.evaluate(async () => {
+        const root = await (await navigator.storage.getDirectory()).getDirectoryHandle('notes');
+        const host = hosts.opfsHost({ root });
+        const before = host.resolvePathsSync('/', ['today.txt']);
+        await host.resolvePaths('/', []);
+        return [before, host.resolvePathsSync('/', ['today.txt', 7])];
+    });
+    assert.deepEqual(found, [[{ unresolved: 'is below a directory that nobody has looked at yet' }], [{ canonical: '/today.txt' }, { unresolved: 'is no text' }]]);
+});
+
+test('below a root that is not in the file system nothing is resolved, since it may hold links', async () => {
+    const found = await page.evaluate(async () => {
+        // A directory of another bucket is not below this one's, as one from a disk is not.
+        const elsewhere = await (await navigator.storageBuckets.open('elsewhere')).getDirectory();
+        const lookalike = { kind: 'directory', getDirectoryHandle: (name) => elsewhere.getDirectoryHandle(name) };
+        const all = [];
+        for (const root of [elsewhere, lookalike]) {
+            const host = hosts.opfsHost({ root });
+            all.push(await host.resolvePaths('/', ['a', 7]), host.resolvePathsSync('/', ['a']));
+        }
+        return all;
+    });
+    const outside = { unresolved: 'is below a directory that is not in the Origin Private File System, and may hold links' };
+    const unknown = { unresolved: 'is below a directory that nobody has looked at yet' };
+    assert.deepEqual(found.slice(0, 2), [[outside, outside], [unknown]]);
+    assert.equal(found[2].length, 2);
+    for (const { unresolved } of found[2]) assert.match(unresolved, /^cannot be looked at: /);
+    assert.deepEqual(found[3], [unknown]);
+});
+
+test('a tool that lists a tree is shown what is there, and not what is closed', async () => {
+    const found = await page.evaluate(async () => {
+        await rc.init();
+        const paths = ['today.txt', 'old/older', '/notes/old', 'secrets', 'old/secrets/key', '/Top.md', '../Top.md'];
+        let hidden;
+        const list = {
+            name: 'list', paths: [{ argument: '/path', access: 'read', kind: 'tree' }],
+            execute: (_, { isHidden }) => void (hidden = paths.map((path) => [path, isHidden(path)])),
+        };
+        let asked = 0;
+        const model = {
+            async complete() {
+                const call = { type: 'toolCall', id: 'c1', name: 'list', arguments: { path: '.' } };
+                return { role: 'assistant', content: asked++ > 0 ? 'Done.' : [call] };
+            },
+        };
+        const runtime = await rc.Runtime.open({ storage: 'memory', tools: [list], model, host: hosts.opfsHost({ cwd: '/notes', workspaceRoot: '/' }) });
+        const session = await runtime.createSession({ permissionPreset: 'workspace-write', headless: true });
+        await session.prompt('List it.');
+        await session.dispose();
+        await runtime.close();
+        return hidden;
+    });
+    assert.deepEqual(Object.fromEntries(found), {
+        'today.txt': false, 'old/older': false, '/notes/old': false, secrets: true, 'old/secrets/key': true,
+        // Not below the tree that was listed.
+        '/Top.md': true, '../Top.md': true,
+    });
+});
+
 test('each answer is of its own moment', async () => {
     const found = await page.evaluate(async () => {
         const host = hosts.opfsHost();
@@ -184,15 +267,16 @@ test('where the browser gives no access everything is unresolved, and is found a
 
 test('a handle that fails in another way makes what it was asked for unresolved', async () => {
     const found = await page.evaluate(async () => {
-        const root = await navigator.storage.getDirectory();
-        const failing = {
-            kind: 'directory',
-            getDirectoryHandle(name) {
-                if (name === 'secret') return Promise.reject(new DOMException('ask first', 'NotAllowedError'));
-                return root.getDirectoryHandle(name);
-            },
+        const { getDirectoryHandle } = FileSystemDirectoryHandle.prototype;
+        FileSystemDirectoryHandle.prototype.getDirectoryHandle = function (name) {
+            if (name === 'secret') return Promise.reject(new DOMException('ask first', 'NotAllowedError'));
+            return getDirectoryHandle.call(this, name);
         };
-        return hosts.opfsHost({ root: failing }).resolvePaths('/', ['secret', 'secret/x', 'notes/today.txt']);
+        try {
+            return await hosts.opfsHost().resolvePaths('/', ['secret', 'secret/x', 'notes/today.txt']);
+        } finally {
+            FileSystemDirectoryHandle.prototype.getDirectoryHandle = getDirectoryHandle;
+        }
     });
     const refused = { unresolved: 'cannot be looked at: ask first' };
     assert.deepEqual(found, [refused, refused, { canonical: '/notes/today.txt' }]);
@@ -201,7 +285,7 @@ test('a handle that fails in another way makes what it was asked for unresolved'
 test('the folders are those that were given; the working directory is the root where none is', async () => {
     const found = await page.evaluate(() =>
         [hosts.opfsHost(), hosts.opfsHost({ cwd: '/notes', workspaceRoot: '/' }), hosts.opfsHost({ cwd: null, root: null })]
-            .map(({ resolvePaths, ...told }) => told));
+            .map(({ resolvePaths, resolvePathsSync, ...told }) => told));
     assert.deepEqual(found, [{ cwd: '/', pathStyle: 'posix' }, { cwd: '/notes', workspaceRoot: '/', pathStyle: 'posix' }, { cwd: '/', pathStyle: 'posix' }]);
 });
 

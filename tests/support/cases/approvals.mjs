@@ -71,7 +71,7 @@ export const cases = {
         const requestId = await asked;
         const expected = {
             requestId, sessionId: 's', toolCallId: 'c1', toolName: 'write_file', arguments: { path: 'a.txt' },
-            agentId: 'main', source: 'chat', createdAt: '2030-01-02T03:04:05.006Z', paths: [requested], reason: 'rule',
+            agentId: 'main', source: 'chat', createdAt: '2030-01-02T03:04:05.006Z', paths: [requested], workingDirectory: '/w', reason: 'rule',
             message: "`write_file` on `a.txt` needs a person's approval: a rule says so", status: 'pending',
             contextLabel: 'Notes', toolCategory: 'files',
         };
@@ -196,6 +196,77 @@ export const cases = {
         same(at.told.map((told) => told.outcome ?? told), ['asked', 'superseded', 'asked']);
         await turn.cancel();
         await at.close();
+    },
+
+    async 'a command whose working directory has changed by the time of the answer is asked again'() {
+        const run = () => tool('run', () => 'ran', { access: 'execute' });
+        const R = ['c1', 'run', { command: 'ls' }];
+        const at = await asking([R], { tools: [run()] });
+        if (!persistent) return await at.close();
+        const asked = at.asked();
+        const dead = at.session.prompt('Hello');
+        const first = await asked;
+        const other = await at.another({ tools: [run()], host: host(), model: scripted(assistant('Done.')) });
+        const session = await other.openSession('s');
+        await session.setRunContext({ working_directory: '/elsewhere' });
+        same((await other.approvals.resolve(first, { action: 'approve' })).outcome, 'superseded');
+        const [again] = await other.approvals.list();
+        same([again.requestId === first, again.workingDirectory], [false, '/elsewhere']);
+        await session.abandon();
+        same((await soon(dead, 'the end of the other prompt')).outcome, 'error');
+        await other.close();
+    },
+
+    async 'a call whose arguments are no I-JSON is refused before anybody is asked'() {
+        for (const [what, args] of Object.entries({
+            'bytes': new Uint8Array([1]), 'bytes in a member': { path: 'a', data: new Uint8Array([1]) }, 'no bytes': { path: 'a', data: new Uint8Array() },
+            'bytes deep in a list': { path: 'a', deep: [{ x: [new Uint8Array([1])] }] }, 'half a pair': { path: '\ud83d' }, 'the other half': { path: 'a', deep: [['\ude00b']] },
+            'halves in the wrong order': { path: '\ude00\ud83d' }, 'half a pair in a name': { path: 'a', deep: { ['\ud83d']: 1 } },
+        })) {
+            const looked = [];
+            const files = host();
+            const write = { ...writes(), extractPaths: () => (looked.push('the tool'), []) };
+            const at = await asking([['c1', 'write_file', args]], {
+                tools: [write], host: { ...files, resolvePaths: (base, paths) => (looked.push('the host'), files.resolvePaths(base, paths)) },
+                session: { permissionPreset: 'danger-full-access' },
+            });
+            at.session.bypass('all');
+            same((await at.session.prompt('Hello')).outcome, 'success', what);
+            const told = at.session.messages[2];
+            same([told.isError, told.toolCallId], [true, 'c1'], what);
+            ok(/^the arguments of the call `c1` hold bytes or text that is not well-formed/.test(told.content[0].text), told.content[0].text);
+            same([write.runs, looked, at.told, await at.runtime.approvals.list()], [0, [], [], []], what);
+            const error = await fails(() => at.session.explain({ toolCallId: 'c1', toolName: 'write_file', arguments: args }), 'invalid_argument');
+            ok(!error.message.endsWith('.'), error.message);
+            await at.close();
+        }
+    },
+
+    async 'numbers of every kind, whole pairs and odd names are I-JSON'() {
+        const args = { path: 'a', n: [0, -0, 0.1, 5e-324, 1.7976931348623157e308, 2 ** 53, -1], text: '\u{1f980}\u0000\uffff', ['__proto__x']: { '': [null, true] } };
+        const at = await asking([['c1', 'write_file', args]], { session: { permissionPreset: 'danger-full-access' } });
+        same((await at.session.prompt('Hello')).outcome, 'success');
+        same([at.tools[0].runs, at.session.messages[2].isError], [1, false]);
+        await at.close();
+    },
+
+    async 'of two calls with one id each is asked about, answered and told for itself'() {
+        for (const approved of [0, 1]) {
+            const ran = [];
+            const at = await asking([A, ['c1', 'write_file', { path: 'b.txt' }]], { tools: [writes(({ path }) => (ran.push(path), `wrote ${path}`))] });
+            const prompt = at.session.prompt('Hello');
+            const waiting = async () => [...(await at.runtime.approvals.list())].sort((a, b) => (a.arguments.path < b.arguments.path ? -1 : 1));
+            while ((await waiting()).length < 2) await new Promise((later) => setTimeout(later, 5));
+            const both = await waiting();
+            await at.runtime.approvals.resolve(both[1 - approved].requestId, { action: 'reject', note: 'not that' });
+            await at.runtime.approvals.resolve(both[approved].requestId, { action: 'approve' });
+            same((await soon(prompt, 'the end')).outcome, 'success');
+            const paths = ['a.txt', 'b.txt'];
+            same(ran, [paths[approved]]);
+            const texts = at.session.messages.slice(2, 4).map(({ content }) => content[0].text);
+            same([texts[approved], texts[1 - approved]], [`wrote ${paths[approved]}`, 'User rejected this tool call. Reason: not that']);
+            await at.close();
+        }
     },
 
     async 'a link that leads elsewhere by the time of the answer is asked again'() {

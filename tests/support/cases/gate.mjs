@@ -503,6 +503,30 @@ cases['a host that never answers holds up nobody else, and can be left'] = async
     await at.close();
 };
 
+cases['a decision that waits for a host that never answers ends with its session, its runtime or its turn'] = async () => {
+    for (const [end, code] of Object.entries({ dispose: 'disposed', delete: 'disposed', close: 'disposed', cancel: 'aborted', abort: 'aborted' })) {
+        const host = { cwd: '/w', resolvePaths: () => new Promise(() => {}) };
+        const at = await place({ host, session: { permissionPreset: 'workspace-write' } });
+        const asked = call('write_file', { path: 'a' });
+        const waiting = [];
+        if (code === 'aborted') {
+            const turn = await at.session.begin('Go');
+            await turn.request();
+            await turn.dispatched();
+            await turn.append(calling(['c1', 'write_file', asked.arguments]));
+            waiting.push(turn.gate(asked));
+            await (end === 'cancel' ? turn.cancel() : at.session.abort());
+        } else {
+            waiting.push(at.session.gate(asked), at.session.explain(asked));
+            if (end === 'dispose') await at.session.dispose();
+            else if (end === 'delete') await at.runtime.deleteSession('s');
+            else await at.runtime.close();
+        }
+        for (const decision of waiting) await fails(() => soon(decision, `the end after ${end}`), code);
+        if (end !== 'close') await at.close();
+    }
+};
+
 cases['extractPaths is called as a method, with a copy of the arguments, and what it gives is decided'] = async () => {
     const seen = [];
     const patch = {
