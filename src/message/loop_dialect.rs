@@ -7,7 +7,7 @@ use crate::{Error, Result, list::Listed};
 const IMAGE_TOKENS: usize = 1_200;
 
 /// What the model is told of a call that never got its result.
-const INTERRUPTED: &str = "The tool call was interrupted before it finished. It may be retried.";
+pub(crate) const INTERRUPTED: &str = "The tool call was interrupted before it finished. It may be retried.";
 
 /// Reads a message once. Fails where it has no role, or a role's own fields are missing.
 ///

@@ -230,22 +230,22 @@ impl<M: MessageData + 'static> Session<M> {
         let mut rest = running.into_iter();
         while let Some(CallUnderWay { call, result, .. }) = rest.next() {
             let mut twins = rest.as_slice().iter().filter(|other| other.call == call);
-            let (body, degraded) = match result {
-                Some(Ok(value)) => (
-                    Some(loop_dialect::tool_result(&call, &value.body, false, now)),
-                    value.degraded,
-                ),
-                Some(Err(text)) => (
-                    Some(loop_dialect::tool_result(&call, &text, true, now)),
-                    Vec::new(),
-                ),
-                // The result of a call with the same id must not answer this one.
-                None if twins.any(|twin| twin.result.is_some()) => {
-                    (self.machine().interrupted_result(&call), Vec::new())
-                }
-                None => (None, Vec::new()),
+            // The result of a call with the same id must not answer this one.
+            let cut_off = result.is_none() && twins.any(|twin| twin.result.is_some());
+            let result = match cut_off {
+                true => Some(Err(M::string(loop_dialect::INTERRUPTED))),
+                false => result,
             };
-            results.extend(body.map(|body| Incoming { body, degraded }));
+            results.extend(result.map(|result| match result {
+                Ok(value) => Incoming {
+                    body: loop_dialect::tool_result(&call, &value.body, false, now),
+                    degraded: value.degraded,
+                },
+                Err(text) => Incoming {
+                    body: loop_dialect::tool_result(&call, &text, true, now),
+                    degraded: Vec::new(),
+                },
+            }));
         }
         results
     }

@@ -101,6 +101,8 @@ impl<M: MessageData + 'static> Session<M> {
             inquiries,
             answers,
         } = self.ask(call).await?;
+        // It may have been let go of while the host or the storage was asked.
+        self.machine().check_live()?;
         let decisions = inquiries
             .into_iter()
             .zip(answers)
@@ -157,7 +159,8 @@ impl<M: MessageData + 'static> Session<M> {
         let mut queries = queries_of(&inquiries);
         for _ in 0..ASKED_AT_MOST {
             let Some(host) = host else { break };
-            let answers = self.while_here(resolve(&**host, &queries)).await?;
+            let answers = self.gone.unless_fired(resolve(&**host, &queries)).await;
+            let answers = answers.unwrap_or_default();
             // What was taken back while the host was asked, here or elsewhere, is not given any more.
             let stale = self.catch_up().await.err();
             let (policy, unread) = self.runtime.policy_in_force().await;

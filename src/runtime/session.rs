@@ -123,8 +123,8 @@ pub struct Session<M> {
     running: RefCell<Option<Running>>,
     /// Fires with the next answer of a person, or the end of a turn.
     answers: RefCell<Signal>,
-    /// Fires when the session is let go of.
-    gone: Signal,
+    /// Fires when the session is let go of: nobody waits any longer for what a host may never answer.
+    pub(super) gone: Signal,
     listeners: Listeners<SessionEvent<M>>,
 }
 
@@ -798,16 +798,6 @@ impl<M: MessageData + 'static> Session<M> {
     fn goes(&self) {
         self.machine_mut().dispose();
         self.gone.fire();
-    }
-
-    /// What a host brings that may never answer; it is not waited for any longer than the session is there.
-    ///
-    /// # Errors
-    /// `disposed`.
-    pub(super) async fn while_here<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        let output = self.gone.unless_fired(future).await;
-        self.machine().check_live()?;
-        output.ok_or_else(aborted)
     }
 
     /// Fires when the turn or prompt that runs now is over.

@@ -890,12 +890,6 @@ impl<M: MessageData> Machine<M> {
         ))
     }
 
-    /// The result of a call that was cut off.
-    pub fn interrupted_result(&self, call: &Call) -> Option<M> {
-        let message = self.call_message()?;
-        Some(loop_dialect::interrupted_result(call, &message))
-    }
-
     /// Every call of the last assistant message.
     pub(super) fn last_calls(&self) -> &[Call] {
         let last = self.outlines.get(self.last_message());
