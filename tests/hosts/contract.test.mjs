@@ -157,6 +157,7 @@ export async function use(): Promise<void> {
     const ends: TurnResult[] = [await turn.finish(), await turn.finish({ outcome: 'error', error: 'x' }), await turn.cancel()];
     const cut: { unanswered: ToolCall[]; pendingApprovals: string[] } | undefined = session.interrupted;
     ends.push(await session.abandon(), await session.resumePrompt(), await session.resumePrompt({ signal: new AbortController().signal }));
+    const forks: { forked?: string }[] = [await session.reload(), await session.reload({ pending: 'fork' })];
     const resumed: rc.Turn = await session.resume();
     await session.abort();
     await session.flush();
@@ -195,7 +196,7 @@ export async function use(): Promise<void> {
     odd.push(...policy.lint());
     void [
         pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
-        saveError, request, report, calls, cut, more, titles, id, projected, texts, fields, mentions,
+        saveError, request, report, calls, cut, forks, more, titles, id, projected, texts, fields, mentions,
     ];
 }
 `;
