@@ -3,6 +3,7 @@
 // a trap into the end of the instance: everything that still waits for it is rejected, and nothing calls it again.
 
 import { RunContextError } from './shim.js';
+import { letGo } from './tabs.js';
 
 /** @type {'new' | 'ready' | 'failed'} */
 let current = 'new';
@@ -90,6 +91,7 @@ export function guarded(exports, remove) {
             trap = error;
             current = 'failed';
             remove();
+            letGo();
             const why = unusable();
             for (const reject of unsettled) reject(why);
             unsettled.clear();

@@ -14,6 +14,7 @@ pub(crate) mod plain;
 mod pure;
 mod runtime;
 mod session;
+mod tabs;
 mod turn;
 mod types;
 

@@ -9,6 +9,7 @@ mod gate;
 mod permissions;
 mod session;
 mod signal;
+mod tabs;
 mod turn;
 
 use std::{
@@ -26,7 +27,7 @@ use crate::{
     paths::{Fold, PathStyle},
     permissions::{PathRequest, Policy, ResolvedPath},
     session::{
-        Exclusive, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
+        Exclusive, Hint, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
         ToolCall, ToolDeclaration,
     },
     skills::{Catalog, SkillEntry},
@@ -42,6 +43,7 @@ pub use gate::Decided;
 pub use permissions::PermissionStore;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
+pub use tabs::Tabs;
 pub use turn::Turn;
 
 /// What the surroundings give: time, ids, and a place for work that nobody awaits.
@@ -151,6 +153,8 @@ pub struct Parts<M> {
     pub storage: Rc<dyn Storage<M>>,
     /// Time, ids, background work.
     pub world: Rc<dyn World>,
+    /// Others on the same storage; none where it is this page's alone.
+    pub tabs: Option<Rc<dyn Tabs>>,
     /// For `prompt`.
     pub model: Option<Rc<dyn Model<M>>>,
     /// For `prompt`.
@@ -204,6 +208,8 @@ pub enum RuntimeEvent {
     SessionCreated(String),
     /// A session was deleted.
     SessionDeleted(String),
+    /// Another tab or worker stored something of a session.
+    SessionChanged(String),
     /// The skills to choose from changed.
     SkillsChanged,
     /// Permission groups or rules changed, here or elsewhere.
@@ -262,13 +268,14 @@ impl<M: MessageData + 'static> Runtime<M> {
             parts.fold,
             &parts.protected,
             listeners.clone(),
+            parts.tabs.clone(),
         );
         // Where it fails it is tried again when somebody asks, and said then: conversations can be read all the same.
         let policy = match permissions.in_force().await {
             Ok((policy, _)) => policy,
             Err(_) => Rc::new(Policy::compile(Vec::new(), None, parts.fold)?),
         };
-        Ok(Rc::new(Self {
+        let runtime = Rc::new(Self {
             parts,
             policy: RefCell::new(policy),
             surroundings,
@@ -279,7 +286,9 @@ impl<M: MessageData + 'static> Runtime<M> {
             listeners,
             permissions,
             closed: Cell::new(false),
-        }))
+        });
+        runtime.hear_others();
+        Ok(runtime)
     }
 
     fn path_style(&self) -> PathStyle {
@@ -380,6 +389,9 @@ impl<M: MessageData + 'static> Runtime<M> {
             let _tried = storage.commit(Rc::new(commit)).await;
         }
         machine.take_approvals(&storage.approvals().await?);
+        if machine.has_open_turn() {
+            machine.set_runs_elsewhere(self.runs_elsewhere(machine.id()).await);
+        }
         Ok(Some(machine))
     }
 
@@ -477,6 +489,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             open.release();
         }
         self.sessions.borrow_mut().retain(|(other, _)| other != id);
+        self.tell(&Hint::Session(id.to_owned()));
         self.listeners.emit(&RuntimeEvent::SessionDeleted(id.to_owned()));
         Ok(())
     }
@@ -584,6 +597,9 @@ impl<M: MessageData + 'static> Runtime<M> {
             session.dispose()?;
         }
         self.closed.set(true);
+        if let Some(tabs) = &self.parts.tabs {
+            tabs.close();
+        }
         self.parts.storage.close();
         Ok(())
     }

@@ -217,21 +217,20 @@ async function markRead() {
     }
 }
 
-/** Another tab may have written to the chat that is shown here. */
+/** Another tab may have written to the chat that is shown here, in a browser where tabs cannot tell each other. */
 async function refreshWhenSeen() {
     if (document.visibilityState !== 'visible' || !session) return;
     const { id, header, state } = session;
     const idle = !state.isRunning && !state.hasPendingSave && running === undefined;
     const infos = (await trying('Listing', () => runtime.listSessions({ limit: chatsShown + 1 }))) ?? [];
     const now = infos.find((info) => info.id === id);
-    if (idle && session.id === id && now && new Date(now.updatedAt).toISOString() !== header.updatedAt) {
-        const old = session;
-        forget(id);
-        await trying('Closing', () => oneAtATime(old, () => old.dispose()));
-        await go(id);
-    } else {
-        await refreshChats();
-    }
+    if (idle && session.id === id && now && new Date(now.updatedAt).toISOString() !== header.updatedAt) await lookAgain();
+    await refreshChats();
+}
+
+async function lookAgain() {
+    const looked = session;
+    await trying('Reading', () => oneAtATime(looked, () => looked.reload()));
 }
 
 // ---- the chat that is shown ---------------------------------------------------------------------------------------
@@ -275,24 +274,25 @@ function showState() {
         approvals.show([]);
         return;
     }
-    const { isRunning, hasPendingSave, pendingApprovals, permissionPreset } = session.state;
+    const { isRunning, runsElsewhere, hasPendingSave, pendingApprovals, permissionPreset } = session.state;
     const { interrupted } = session;
     const here = isRunning || running === session.id;
     let blocked;
-    if (interrupted) blocked = 'This chat waits for you to say what becomes of the turn that was cut off.';
+    if (runsElsewhere) blocked = 'Another tab is answering in this chat.';
+    else if (interrupted) blocked = 'This chat waits for you to say what becomes of the turn that was cut off.';
     else if (hasPendingSave && !here) blocked = 'This chat waits until what is pending is saved.';
     else if (running !== undefined && !here) blocked = 'The script is answering in another chat. It answers one at a time.';
     composer.state({
         running: here,
         blocked,
         preset: permissionPreset,
-        presetLocked: interrupted !== undefined || hasPendingSave,
+        presetLocked: runsElsewhere || interrupted !== undefined || hasPendingSave,
     });
     // One that is approved is listed until its call runs.
     approvals.show(pendingApprovals.filter(({ status }) => status === 'pending'));
     const unasked = open.get(session.id)?.unasked;
     byId('banners').replaceChildren(
-        ...[unasked && notAsked(unasked), interrupted && cutOff(interrupted), hasPendingSave && !here && pendingSave(open.get(session.id)?.saveError)].filter(Boolean),
+        ...[unasked && notAsked(unasked), interrupted && cutOff(interrupted), runsElsewhere && elsewhere(), hasPendingSave && !here && pendingSave(open.get(session.id)?.saveError)].filter(Boolean),
     );
 }
 
@@ -305,6 +305,13 @@ const cutOff = ({ unanswered }) =>
         { 'Resume the turn': resume, 'Abandon the turn': abandon },
     );
 
+const elsewhere = () =>
+    banner(
+        'Another tab is answering in this chat. ',
+        'What it says is shown here as it is saved. You can write here when it has finished.',
+        { 'Look again': lookAgain },
+    );
+
 const notAsked = (what) =>
     banner('You are not asked. ', `Calls of ${what}. What is closed stays closed.`, { 'Ask me again': askAgain });
 
@@ -312,8 +319,8 @@ const pendingSave = (error) =>
     error?.code === 'conflict'
         ? banner(
               'Not saved: another tab wrote to this chat. ',
-              'What was said here since then is only in this page. Copy what you need; loading the stored chat drops it.',
-              { 'Load the stored chat': dropPending },
+              'What was said here since then is in this page alone. Keep it as a chat of its own, or drop it and show what the other tab saved.',
+              { 'Keep mine as a copy': keepAsCopy, 'Show what is stored': dropMine },
           )
         : banner(
               'Not saved yet. ',
@@ -355,6 +362,14 @@ function happened(from, event) {
             break;
         case 'approval-resolved':
             refreshChats();
+            if (shown) showState();
+            break;
+        case 'reloaded':
+            if (!shown) break;
+            showSession();
+            markRead();
+            break;
+        case 'settings':
             if (shown) showState();
             break;
         case 'save-failed':
@@ -515,11 +530,26 @@ async function saveAgain() {
     await refreshChats();
 }
 
-let leaving = false;
+/** What another tab kept from being saved becomes a chat of its own, and is shown. */
+async function keepAsCopy() {
+    const { title } = session.state;
+    const { forked } = (await settleConflict('fork')) ?? {};
+    if (forked === undefined || !(await go(forked))) return;
+    if (title !== undefined) await trying('Renaming', () => session.setTitle(`${title} (copy)`));
+    await refreshChats();
+    conversation.announce('This is your copy. The other chat shows what was saved there.');
+}
 
-function dropPending() {
-    leaving = true;
-    location.reload();
+async function dropMine() {
+    if (await settleConflict('discard')) conversation.announce('This is what is stored.');
+    composer.focus();
+    await refreshChats();
+}
+
+function settleConflict(pending) {
+    const settled = session;
+    reports.clear();
+    return trying('Reading', () => oneAtATime(settled, () => settled.reload({ pending })));
 }
 
 // ---- wiring -------------------------------------------------------------------------------------------------------
@@ -551,7 +581,7 @@ window.addEventListener('popstate', () => {
 window.addEventListener('beforeunload', (event) => {
     // Only what is not saved would be lost.
     const pending = [...open.values()].some((held) => held.session.state.hasPendingSave);
-    if (pending && !leaving) event.preventDefault();
+    if (pending) event.preventDefault();
 });
 
 start();

@@ -16,12 +16,13 @@ use super::{
     plain::{self, fold, list, object, to_js},
     promised,
     session::Session,
+    tabs::JsTabs,
 };
 use crate::{
     Error, ErrorCode, Result,
     message::MessageView,
     permissions::protected_names,
-    runtime::{self, Parts, RuntimeEvent},
+    runtime::{self, Parts, RuntimeEvent, Tabs},
     session::NewSession,
     skills::SkillEntry,
     storage::{
@@ -88,19 +89,37 @@ impl Place {
 
     /// Opens it. Memory stands in for IndexedDB only where nobody named IndexedDB and there is none; then the reason
     /// comes with it.
-    async fn open(self) -> Result<(Rc<dyn Storage<JsValue>>, Option<String>)> {
-        match self {
-            Self::Memory => Ok((Rc::new(MemoryStorage::new()), None)),
-            Self::IndexedDb { name, durability } => {
-                Ok((Rc::new(IndexedDb::open(&name, durability).await?), None))
-            }
-            Self::Default => match IndexedDb::open(DATABASE, Durability::Strict).await {
-                Ok(database) => Ok((Rc::new(database), None)),
-                Err(error) if is_unavailable(&error) => {
-                    Ok((Rc::new(MemoryStorage::new()), Some(error.to_string())))
-                }
-                Err(error) => Err(error),
-            },
+    async fn open(self) -> Result<Opened> {
+        let (name, durability, by_default) = match self {
+            Self::Memory => return Ok(Opened::memory(None)),
+            Self::IndexedDb { name, durability } => (name, durability, false),
+            Self::Default => (DATABASE.to_owned(), Durability::Strict, true),
+        };
+        match IndexedDb::open(&name, durability).await {
+            Ok(database) => Ok(Opened {
+                storage: Rc::new(database),
+                tabs: Some(Rc::new(JsTabs::new(&name))),
+                reason: None,
+            }),
+            Err(error) if by_default && is_unavailable(&error) => Ok(Opened::memory(Some(error.to_string()))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A storage, with those who share it.
+struct Opened {
+    storage: Rc<dyn Storage<JsValue>>,
+    tabs: Option<Rc<dyn Tabs>>,
+    reason: Option<String>,
+}
+
+impl Opened {
+    fn memory(reason: Option<String>) -> Self {
+        Self {
+            storage: Rc::new(MemoryStorage::new()),
+            tabs: None,
+            reason,
         }
     }
 }
@@ -115,8 +134,12 @@ impl Runtime {
     ) -> Promise {
         promised(
             Self::parts(&options).map(|(place, parts, default_cwd)| async move {
-                let (storage, reason) = place.open().await?;
-                let inner = runtime::Runtime::open(parts(storage)).await?;
+                let Opened {
+                    storage,
+                    tabs,
+                    reason,
+                } = place.open().await?;
+                let inner = runtime::Runtime::open(parts(storage, tabs)).await?;
                 Ok(JsValue::from(Self {
                     inner,
                     default_cwd,
@@ -249,7 +272,7 @@ impl Runtime {
     }
 }
 
-type MakeParts = Box<dyn FnOnce(Rc<dyn Storage<JsValue>>) -> Parts<JsValue>>;
+type MakeParts = Box<dyn FnOnce(Rc<dyn Storage<JsValue>>, Option<Rc<dyn Tabs>>) -> Parts<JsValue>>;
 
 impl Runtime {
     /// Reads the options, before anything is opened.
@@ -282,8 +305,9 @@ impl Runtime {
         };
         let now = options.method("now")?;
         let strict = options.flag("strict")?.unwrap_or(true);
-        let parts = move |storage| Parts {
+        let parts = move |storage, tabs| Parts {
             storage,
+            tabs,
             world: Rc::new(JsWorld { now }),
             model,
             declarations: tools.declarations(),
@@ -366,6 +390,7 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
     let (kind, id) = match event {
         RuntimeEvent::SessionCreated(id) => ("session-created", Some(id)),
         RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(id)),
+        RuntimeEvent::SessionChanged(id) => ("session-changed", Some(id)),
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
         RuntimeEvent::PermissionsChanged => ("permissions-changed", None),
     };

@@ -134,6 +134,7 @@ impl Session {
             ("messageCount", machine.message_count().into()),
             ("loadedFrom", machine.loaded_from().into()),
             ("isRunning", machine.is_running().into()),
+            ("runsElsewhere", machine.runs_elsewhere().into()),
             (
                 "outcome",
                 optional(header.last_outcome.map(|outcome| to_js(&outcome))),
@@ -389,6 +390,7 @@ impl Session {
         let inner = self.inner.clone();
         promised(
             prompt_arguments(&content, &options).map(|(content, options, abort)| async move {
+                inner.look_around().await;
                 Ok(Turn::new(inner.begin(&content, &options)?, abort).into())
             }),
         )

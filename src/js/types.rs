@@ -271,6 +271,8 @@ export interface SessionState {
     /** Position of the first message of `messages`. */
     loadedFrom: number;
     isRunning: boolean;
+    /** A turn of this session runs in another tab or worker, where the browser has Web Locks to say so. */
+    runsElsewhere: boolean;
     /** How the last turn ended. */
     outcome: Outcome | undefined;
     error: string | undefined;
@@ -339,6 +341,8 @@ export type SessionEvent =
 export type RuntimeEvent =
     | { type: "session-created"; sessionId: string }
     | { type: "session-deleted"; sessionId: string }
+    /** Another tab or worker stored something of this session. */
+    | { type: "session-changed"; sessionId: string }
     | { type: "skills-changed" }
     /** Permission groups or rules changed: here, or elsewhere, which is noticed when they are looked at. */
     | { type: "permissions-changed" };

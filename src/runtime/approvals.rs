@@ -131,7 +131,10 @@ impl<M: MessageData + 'static> Session<M> {
         let status = self.storage().commit(Rc::new(commit)).await?;
         drop(one_at_a_time);
         let told = match status {
-            CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_) => self.changes(show),
+            CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_) => {
+                self.tell_others();
+                self.changes(show)
+            }
             CommitStatus::Conflict(_) => {
                 self.read_approvals().await?;
                 return Ok(false);

@@ -22,6 +22,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// `session_interrupted`, `pending_save`, `invalid_argument`, `skill_unavailable`, `model_failed` (preflight),
     /// `aborted`.
     pub async fn prompt(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<TurnReport> {
+        self.look_around().await;
         let exclusive = self.exclusive(Exclusive::AtRest)?;
         let Some(model) = self.runtime.parts.model.clone() else {
             return Err(Error::invalid(
@@ -77,6 +78,7 @@ impl<M: MessageData + 'static> Session<M> {
                 "the turn was not resumed; nothing was changed",
             ));
         }
+        self.look_around().await;
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let driven = self.driven(abort);
         let turn = self.resumed().await?;

@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, fmt, rc::Rc};
 
-use super::{Listeners, RuntimeEvent, Signal};
+use super::{Listeners, RuntimeEvent, Signal, Tabs};
 use crate::{
     Error, ErrorCode, Result,
     paths::Fold,
@@ -13,6 +13,7 @@ use crate::{
         ApprovalRule, LintFinding, PermissionChange, PermissionGroup, Policy, RowChange, Rows,
         protected_rule, users_of,
     },
+    session::Hint,
     storage::{SharedStorage, SharedWrite, keys},
 };
 
@@ -25,6 +26,7 @@ pub struct PermissionStore {
     fold: Fold,
     protected: Vec<String>,
     listeners: Rc<Listeners<RuntimeEvent>>,
+    tabs: Option<Rc<dyn Tabs>>,
     read: RefCell<Option<Read>>,
     changing: RefCell<Option<Signal>>,
 }
@@ -60,12 +62,14 @@ impl PermissionStore {
         fold: Fold,
         protected: &[String],
         listeners: Rc<Listeners<RuntimeEvent>>,
+        tabs: Option<Rc<dyn Tabs>>,
     ) -> Self {
         Self {
             storage,
             fold,
             protected: protected.to_vec(),
             listeners,
+            tabs,
             read: RefCell::default(),
             changing: RefCell::default(),
         }
@@ -231,6 +235,9 @@ impl PermissionStore {
                     };
                     self.took(version, now, changes);
                     drop(one_at_a_time);
+                    if let Some(tabs) = &self.tabs {
+                        tabs.say(&Hint::Rules.to_text());
+                    }
                     self.listeners.emit(&RuntimeEvent::PermissionsChanged);
                     return Ok(added);
                 }

@@ -15,7 +15,7 @@ use crate::{
     permissions::Preset,
     prompt::Section,
     session::{
-        Degraded, Exclusive, Incoming, Machine, ModelRef, Outcome, Pending, Stamp, TurnEnd, TurnInput,
+        Degraded, Exclusive, Hint, Incoming, Machine, ModelRef, Outcome, Pending, Stamp, TurnEnd, TurnInput,
     },
     skills::{self, MentionNoticeCode},
     storage::{CommitStatus, SessionStorage, StoredSession},
@@ -125,6 +125,8 @@ pub struct Session<M> {
     answers: RefCell<Signal>,
     /// Fires when the session is let go of: nobody waits any longer for what a host may never answer.
     pub(super) gone: Signal,
+    /// Fires when no turn runs here any more, for those who see the mark of it.
+    pub(super) marked: RefCell<Option<Signal>>,
     listeners: Listeners<SessionEvent<M>>,
 }
 
@@ -210,6 +212,7 @@ impl<M: MessageData + 'static> Session<M> {
             running: RefCell::default(),
             answers: RefCell::default(),
             gone: Signal::default(),
+            marked: RefCell::default(),
             listeners: Listeners::default(),
         })
     }
@@ -281,6 +284,7 @@ impl<M: MessageData + 'static> Session<M> {
             let error = match self.storage.commit(commit).await {
                 Ok(CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_)) => {
                     self.machine_mut().saved();
+                    self.tell_others();
                     wrote = true;
                     continue;
                 }
@@ -305,6 +309,12 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(())
     }
 
+    /// Others hear that something of this session was stored.
+    pub(super) fn tell_others(&self) {
+        let id = self.machine().id().to_owned();
+        self.runtime.tell(&Hint::Session(id));
+    }
+
     /// Looks whether somebody else changed what the gate decides by, and takes it.
     pub(super) async fn catch_up(&self) -> Result<()> {
         let Some(stored) = self.storage.counters().await? else {
@@ -317,10 +327,11 @@ impl<M: MessageData + 'static> Session<M> {
         if !self.machine().is_behind(stored) {
             return Ok(());
         }
-        match self.storage.load().await? {
-            Some(stored) => self.machine_mut().catch_up(&stored.record),
-            None => Err(gone()),
+        let stored = self.storage.load().await?.ok_or_else(gone)?;
+        if self.machine_mut().catch_up(&stored.record)? {
+            self.listeners.emit(&SessionEvent::SettingsChanged);
         }
+        Ok(())
     }
 
     /// Saves what is pending, without a call of the model or a tool.
@@ -362,15 +373,13 @@ impl<M: MessageData + 'static> Session<M> {
             Some(Pending::Discard) | None => None,
         };
         match stored {
-            Some(stored) => self.machine_mut().show(stored, waiting)?,
+            Some(stored) => self.show(stored, waiting)?,
             None if pending.is_none() => return Err(gone()),
             // There is nothing to show, and nothing pending any more.
             None => self.goes(),
         }
         self.runtime.let_go(self);
         drop(one_at_a_time);
-        self.wake_waiters();
-        self.listeners.emit(&SessionEvent::Reloaded);
         Ok(forked)
     }
 
@@ -394,6 +403,7 @@ impl<M: MessageData + 'static> Session<M> {
                 return Err(Error::new(ErrorCode::Conflict, text).with("id", id));
             }
         }
+        self.runtime.tell(&Hint::Session(id.clone()));
         self.runtime
             .listeners
             .emit(&RuntimeEvent::SessionCreated(id.clone()));
@@ -494,6 +504,7 @@ impl<M: MessageData + 'static> Session<M> {
         let ended = current.take_if(|current| current.over.is(&running.over));
         drop(current);
         if ended.is_some() {
+            self.unmark();
             let (caller, hook) = &running.caller;
             caller.forget(*hook);
             running.over.fire();
@@ -545,12 +556,15 @@ impl<M: MessageData + 'static> Session<M> {
         self.check_turn(turn)?;
         let before = self.machine().message_count();
         self.machine_mut().dispatched(&stamp)?;
+        let marked = self.mark();
         let new = self.messages_from(before);
         if !new.is_empty() {
             let user_turn = UserTurn(turn_count(self.machine().outlines()).saturating_sub(1));
             self.listeners.emit(&SessionEvent::TurnStarted { user_turn });
             self.announce(new);
         }
+        // Who sees it stored sees that it runs.
+        marked.await;
         self.save_later().await;
         Ok(())
     }
@@ -623,6 +637,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
     pub async fn abandon(&self) -> Result<TurnReport> {
+        self.look_around().await;
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let stamp = self.stamp();
         self.read_approvals().await?;
@@ -637,6 +652,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
     pub async fn resume(self: &Rc<Self>) -> Result<Turn<M>> {
+        self.look_around().await;
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let number = self.resumed().await?;
         self.begun(number, &Signal::default());
@@ -645,6 +661,15 @@ impl<M: MessageData + 'static> Session<M> {
     }
 
     pub(super) async fn resumed(&self) -> Result<u64> {
+        self.mark().await;
+        let resumed = self.go_on().await;
+        if resumed.is_err() {
+            self.unmark();
+        }
+        resumed
+    }
+
+    async fn go_on(&self) -> Result<u64> {
         let stamp = self.stamp();
         // Somebody may have answered elsewhere.
         self.read_approvals().await?;
@@ -806,7 +831,7 @@ impl<M: MessageData + 'static> Session<M> {
     }
 }
 
-fn gone() -> Error {
+pub(super) fn gone() -> Error {
     Error::new(ErrorCode::NotFound, "the session is not stored any more")
 }
 

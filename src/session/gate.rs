@@ -1,6 +1,6 @@
 //! What a session brings to the gate: its preset, run context, tools and bypasses, and which calls were allowed.
 
-use super::{Approval, Header, Machine, Setting, Stamp, ToolCall, ToolDeclaration};
+use super::{Approval, Header, Machine, Setting, Stamp, ToolCall, ToolDeclaration, header::OF_TURN};
 use crate::{
     Error, Result,
     context::DeclaredEvent,
@@ -123,34 +123,31 @@ impl<M: MessageData> Machine<M> {
         stored.settings != self.saved_settings()
     }
 
-    /// Takes what the gate decides by from a stored record; what waits to be saved stays. What somebody else loosened
-    /// loosens nothing until the turn is over.
+    /// Takes the settings of a stored record; what waits to be saved stays, and what belongs to the turn. What somebody else
+    /// loosened loosens nothing until the turn is over. Says whether any setting is another than before.
     ///
     /// # Errors
     /// `storage_failed` where the settings cannot be read.
-    pub fn catch_up(&mut self, record: &SessionRecord) -> Result<()> {
-        let stored = Header::from_settings(&record.settings)?;
+    pub fn catch_up(&mut self, record: &SessionRecord) -> Result<bool> {
         let behind = record.counters.settings.saturating_sub(self.saved_settings());
-        let waits = |name: &str| self.queue().any(|commit| commit.settings.contains_key(name));
-        let changes = [
-            Setting::RunContext(stored.run_context),
-            Setting::PermissionPreset(stored.permission_preset),
-            Setting::PresetChosen(stored.preset_chosen),
-        ];
-        let changes = changes
-            .into_iter()
-            .filter(|change| !waits(change.name()))
-            .listed();
-        let before = self.in_force();
-        self.takes_settings(changes, behind);
-        let now = self.in_force();
-        if now.0 != before.0 {
-            self.declare(DeclaredEvent::RunContext);
+        // It was read before something of this session was saved.
+        if behind == 0 && record.origin() == self.origin() {
+            return Ok(false);
         }
-        if now != before && self.is_running() {
+        let mut settings = self.header().to_settings();
+        for (name, value) in &record.settings {
+            let waits = self.queue().any(|commit| commit.settings.contains_key(name));
+            if !waits && !OF_TURN.contains(&name.as_str()) {
+                settings.insert(name.clone(), value.clone());
+            }
+        }
+        let header = Header::from_settings(&settings)?;
+        let before = self.in_force();
+        let changed = self.takes_settings(header, behind);
+        if self.in_force() != before && self.is_running() {
             self.gate_state().earlier.push(before);
         }
-        Ok(())
+        Ok(changed)
     }
 
     fn in_force(&self) -> (StoredRunContext, Option<Preset>) {

@@ -209,6 +209,9 @@ settings! {
     LastError(last_error: Option<String>) = "error",
 }
 
+/// Settings that say what became of the last turn. They belong to the conversation.
+pub(super) const OF_TURN: [&str; 3] = ["openTurn", "outcome", "error"];
+
 /// A stored setting; one that is not there has its default. The first refusal is kept.
 fn read<T: FromJson + Default>(
     stored: &BTreeMap<String, Value>,

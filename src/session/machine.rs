@@ -140,6 +140,7 @@ pub struct Machine<M> {
     turn: Option<Turn<M>>,
     turns_begun: u64,
     times_reloaded: u64,
+    runs_elsewhere: bool,
     ending: bool,
     exclusive: bool,
     disposed: bool,
@@ -227,6 +228,7 @@ impl<M: MessageData> Machine<M> {
             turn: None,
             turns_begun: 0,
             times_reloaded: 0,
+            runs_elsewhere: false,
             ending: false,
             exclusive: false,
             disposed: false,
@@ -267,6 +269,10 @@ impl<M: MessageData> Machine<M> {
         if kind == Exclusive::Dispose && self.save_error.is_none() && !self.queue.is_empty() {
             let text = "the session is being saved; wait for that to end";
             return Err(Error::new(ErrorCode::SessionBusy, text));
+        }
+        if matches!(kind, Exclusive::AtRest | Exclusive::Interrupted) && self.runs_elsewhere() {
+            let text = "a turn of this session runs in another tab or worker; wait for it to end there";
+            return Err(Error::new(ErrorCode::SessionBusy, text).with("elsewhere", true));
         }
         if kind == Exclusive::AtRest && self.header.open_turn.is_some() {
             let text = "a turn of this session was cut off; call `resume()` or `abandon()` first";
@@ -837,7 +843,7 @@ impl<M: MessageData> Machine<M> {
     }
 
     fn check_interrupted(&self) -> Result<()> {
-        if self.turn.is_none() && self.header.open_turn.is_some() {
+        if self.has_open_turn() {
             return Ok(());
         }
         Err(Error::invalid(
@@ -1030,12 +1036,26 @@ impl<M: MessageData> Machine<M> {
         self.counters
     }
 
-    /// Shows settings that somebody else saved, in so many commits.
-    pub(super) fn takes_settings(&mut self, settings: Vec<Setting>, commits: u64) {
+    /// Shows settings that somebody else saved, in so many commits. Says whether any is another than before.
+    pub(super) fn takes_settings(&mut self, header: Header, commits: u64) -> bool {
         self.counters.settings += commits;
-        for setting in settings {
-            self.header.set(setting);
+        let before = std::mem::replace(&mut self.header, header);
+        let (now, changed) = (&self.header, before != self.header);
+        let events = [
+            (DeclaredEvent::Preset, before.preset() != now.preset()),
+            (DeclaredEvent::RunContext, before.run_context != now.run_context),
+            (
+                DeclaredEvent::Sections,
+                before.system_prompt != now.system_prompt || before.sections != now.sections,
+            ),
+            (DeclaredEvent::Model, before.model != now.model),
+        ];
+        for (event, happened) in events {
+            if happened {
+                self.declare(event);
+            }
         }
+        changed
     }
 
     pub(super) fn gate_state(&mut self) -> &mut GateState<M> {
@@ -1286,9 +1306,29 @@ impl<M: MessageData> Machine<M> {
         self.disposed
     }
 
+    /// Whether a turn is open that does not run here.
+    pub fn has_open_turn(&self) -> bool {
+        self.turn.is_none() && self.header.open_turn.is_some()
+    }
+
+    /// Whether such a turn runs in another tab or worker, as far as is known.
+    pub fn runs_elsewhere(&self) -> bool {
+        self.has_open_turn() && self.runs_elsewhere
+    }
+
+    /// Whether it does was looked up.
+    pub fn set_runs_elsewhere(&mut self, runs: bool) {
+        self.runs_elsewhere = runs;
+    }
+
+    /// Whether nothing goes on, and everything is saved.
+    pub fn rests(&self) -> bool {
+        !self.exclusive && !self.is_running() && self.queue.is_empty()
+    }
+
     /// The turn that a restart cut off.
     pub fn interrupted(&self) -> Option<Interrupted<M>> {
-        (self.turn.is_none() && self.header.open_turn.is_some()).then(|| Interrupted {
+        (self.has_open_turn() && !self.runs_elsewhere).then(|| Interrupted {
             unanswered: self.open_tool_calls(),
             pending_approvals: self.waiting_approvals().map(|it| it.id.clone()).listed(),
         })

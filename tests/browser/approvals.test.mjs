@@ -291,6 +291,8 @@ test('two pages that resume the same turn and answer its approval let the tool r
         await first.close();
         const pages = await Promise.all([counting(), counting()]);
         const open = async (name) => {
+            // Who runs a turn cannot be said: storage alone decides.
+            Object.defineProperty(navigator, 'locks', { value: undefined });
             const runtime = await window.opened(name);
             window.session = await runtime.openSession('s');
         };

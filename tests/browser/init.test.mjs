@@ -258,3 +258,30 @@ test('an instance can fail and be replaced again and again', async () => {
     });
     assert.deepEqual(found, Array(5).fill(['Be brief.', 'module_failed']).flat());
 });
+
+test('an instance that failed runs no turn any more, for those who look at its locks', async () => {
+    await makeTrappable();
+    const found = await page.evaluate(async () => {
+        await rc.init();
+        const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name: 'failed in mid-turn' } });
+        const session = await runtime.createSession({ id: 's' });
+        const turn = await session.begin('Hello');
+        await turn.request();
+        await turn.dispatched();
+        const held = async () => (await navigator.locks.query()).held.map(({ name, mode }) => [name, mode]);
+        const before = await held();
+        window.trap = true;
+        await outcome(() => turn.finish());
+        window.trap = false;
+        for (let look = 0; look < 100 && (await held()).length > 0; look++) await new Promise((resolve) => setTimeout(resolve, 10));
+        const after = await held();
+        await rc.init();
+        const again = await rc.Runtime.open({ storage: { kind: 'indexeddb', name: 'failed in mid-turn' } });
+        const { interrupted } = await again.openSession('s');
+        return { before, after, interrupted };
+    });
+    assert.deepEqual(found.before, [['runcontext:failed in mid-turn:s', 'shared']]);
+    assert.deepEqual(found.after, []);
+    assert.deepEqual(found.interrupted, { unanswered: [], pendingApprovals: [] });
+    assert.deepEqual(page.uncaught, []);
+});

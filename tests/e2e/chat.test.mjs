@@ -250,24 +250,81 @@ test('a tool can be stopped', async () => {
     ]);
 });
 
-test('what another tab wrote is shown when this one is looked at again, and a conflict is said with a way out', async () => {
-    const chat = await chats.fresh();
-    await chat.say('Here');
+/** The same chat in another tab, where each may be without the channel on which tabs tell each other. */
+async function inAnotherTab(chat, silent = false) {
     const other = new Chat(await chat.page.context().newPage());
+    if (silent) await other.page.addInitScript(() => delete globalThis.BroadcastChannel);
     await other.page.goto(chat.page.url());
     await other.ready();
+    return other;
+}
+
+test('what another tab writes is shown here at once, and nobody writes while it does', async () => {
+    const chat = await chats.fresh();
+    await chat.say('Here');
+    const other = await inAnotherTab(chat);
     await other.say('There');
-    await chat.say('Here again');
-    await chat.state.getByText('another tab wrote to this chat').waitFor();
-    await chat.reports.getByText('conflict', { exact: true }).waitFor();
-    await chat.state.getByRole('button', { name: 'Load the stored chat' }).click();
     await chat.articles.getByText('There', { exact: true }).waitFor();
-    assert.equal((await chat.texts()).length, 4);
-    await other.say('There again');
-    await chat.page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
-    await chat.articles.getByText('There again', { exact: true }).waitFor();
+    await chat.say('Here again');
+    await other.articles.getByText('Here again', { exact: true }).waitFor();
+    assert.deepEqual(await chat.texts(), await other.texts());
+    assert.equal((await chat.texts()).length, 6);
+    await other.type('/tool-slow');
+    await other.box.press('Enter');
+    await chat.state.getByText('Another tab is answering in this chat.').waitFor();
+    assert.equal(await chat.send.isDisabled(), true);
+    await other.stop.click();
+    await other.idle();
+    await chat.state.getByText('Another tab is answering in this chat.').waitFor({ state: 'detached' });
     await chat.say('Together');
     assert.equal(await chat.state.textContent(), '');
+});
+
+test('what another tab wrote unheard is shown when this one is looked at again', async () => {
+    const chat = await chats.fresh();
+    await chat.say('Here');
+    const other = await inAnotherTab(chat, true);
+    await other.say('There');
+    await chat.page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
+    await chat.articles.getByText('There', { exact: true }).waitFor();
+    await chat.say('Together');
+    assert.equal((await chat.texts()).length, 6);
+});
+
+test('at a conflict one can keep what was said here as a copy, or show what is stored', async () => {
+    const chat = await chats.fresh();
+    await chat.say('Here');
+    const other = await inAnotherTab(chat, true);
+    const conflict = async (there, here) => {
+        await other.say(there);
+        await chat.say(here);
+        await chat.state.getByText('another tab wrote to this chat').waitFor();
+        await chat.reports.getByText('conflict', { exact: true }).waitFor();
+        assert.equal(await chat.send.isDisabled(), true);
+    };
+    await conflict('There', 'Here again');
+    const address = chat.page.url();
+    const mine = await chat.texts();
+    await chat.state.getByRole('button', { name: 'Keep mine as a copy' }).click();
+    await chat.page.getByRole('heading', { name: 'Here (copy)' }).waitFor();
+    assert.deepEqual(await chat.texts(), mine);
+    assert.notEqual(chat.page.url(), address);
+    await chat.say('In my copy');
+    // Both are there after a reload.
+    await chat.reload();
+    assert.deepEqual((await chat.texts()).slice(0, 4), mine);
+    assert.equal((await chat.texts()).length, 6);
+    await chat.page.goto(address);
+    await chat.ready();
+    await chat.articles.getByText('There', { exact: true }).waitFor();
+    assert.deepEqual(await chat.texts(), await other.texts());
+
+    await conflict('There again', 'Never mind');
+    await chat.state.getByRole('button', { name: 'Show what is stored' }).click();
+    await chat.articles.getByText('There again', { exact: true }).waitFor();
+    assert.deepEqual(await chat.texts(), await other.texts());
+    assert.equal(await chat.state.textContent(), '');
+    await chat.say('Together');
     assert.equal((await chat.texts()).length, 8);
 });
 

@@ -7,6 +7,7 @@ mod host;
 mod model;
 pub mod pairing;
 pub mod random;
+mod tabs;
 mod tools;
 mod world;
 
@@ -16,7 +17,7 @@ use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest
 use runcontext::{
     Error, Result,
     run_context::RunContext,
-    runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, TurnReport},
+    runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, Tabs, TurnReport},
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
     storage::{keys, memory::MemoryStorage},
 };
@@ -26,6 +27,7 @@ pub use executor::{Waits, run, waits};
 pub use faults::{Fault, FaultyStorage};
 pub use host::{Says, TestHost};
 pub use model::{Script, Seen, Step};
+pub use tabs::{Browser, Page};
 pub use tools::Toolbox;
 pub use world::TestWorld;
 
@@ -78,12 +80,29 @@ impl Lab {
         declarations: Vec<ToolDeclaration<Value>>,
         host: Option<Rc<TestHost>>,
     ) -> Self {
+        Self::beside(memory, strict, declarations, host, None)
+    }
+
+    /// A page among those of a browser.
+    pub fn in_browser(memory: MemoryStorage<Value>, page: &Rc<Page>) -> Self {
+        let tools = vec![declaration("add", true), declaration("write_file", false)];
+        Self::beside(memory, true, tools, None, Some(page.clone()))
+    }
+
+    fn beside(
+        memory: MemoryStorage<Value>,
+        strict: bool,
+        declarations: Vec<ToolDeclaration<Value>>,
+        host: Option<Rc<TestHost>>,
+        page: Option<Rc<Page>>,
+    ) -> Self {
         let world = Rc::new(TestWorld::default());
         let storage = Rc::new(FaultyStorage::new(memory));
         let model = Rc::new(Script::default());
         let tools = Rc::new(Toolbox::default());
         let parts = Parts {
             storage: storage.clone(),
+            tabs: page.map(|page| page as Rc<dyn Tabs>),
             world: world.clone(),
             model: Some(model.clone()),
             tools: tools.clone(),

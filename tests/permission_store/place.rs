@@ -45,6 +45,7 @@ pub trait Place: Sized {
         });
         let parts = Parts {
             storage: Rc::new(Watched(around.clone())),
+            tabs: None,
             world: Rc::new(Still),
             model: None,
             tools: Rc::new(Still),

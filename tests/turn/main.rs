@@ -20,4 +20,5 @@ mod shown;
 #[cfg(not(target_family = "wasm"))]
 mod size;
 mod skill_text;
+mod tabs;
 mod writes;

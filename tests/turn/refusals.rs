@@ -222,6 +222,7 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
     let world = Rc::new(TestWorld::default());
     let parts = Parts {
         storage: Rc::new(MemoryStorage::new()),
+        tabs: None,
         world: world.clone(),
         model: None,
         tools: Rc::new(Toolbox::default()),

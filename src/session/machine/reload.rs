@@ -10,7 +10,7 @@ use crate::{
     Result,
     list::Listed,
     message::{MessageData, MessageIndex},
-    session::{Header, Stamp},
+    session::{Header, Stamp, header::OF_TURN},
     storage::{AppendedMessage, Commit, Counters, ORIGIN, SessionRecord, StoredSession},
     untyped::{self, FromJson},
 };
@@ -29,9 +29,6 @@ impl FromJson for Pending {
         untyped::one_of(value, path, &[("fork", Self::Fork), ("discard", Self::Discard)])
     }
 }
-
-/// Settings that say something about the messages, and nothing about those of another tab.
-const OF_CONVERSATION: [&str; 4] = ["openTurn", "outcome", "error", "readCount"];
 
 impl<M: MessageData> Machine<M> {
     /// How many commits wait to be saved.
@@ -67,7 +64,8 @@ impl<M: MessageData> Machine<M> {
         commit.operation_id = format!("{id}-fork");
         let own = self.header.to_settings();
         let mut settings = stored.map_or_else(|| own.clone(), |stored| stored.header.to_settings());
-        for name in OF_CONVERSATION {
+        // How far a person has read, and what became of the last turn, is said of these messages.
+        for name in OF_TURN.into_iter().chain(["readCount"]) {
             if let Some(value) = own.get(name) {
                 settings.insert(name.to_owned(), value.clone());
             }
@@ -118,8 +116,17 @@ impl<M: MessageData> Machine<M> {
         shown.turns_begun = self.turns_begun;
         shown.times_reloaded = self.times_reloaded + 1;
         shown.exclusive = self.exclusive;
-        // Of another session, that has the id by now, nothing was allowed, and nothing was sent.
-        if shown.origin == self.origin {
+        let is_same = shown.origin == self.origin;
+        // What was sent stays what was sent, as long as nothing of it is dropped.
+        if is_same && dropped == 0 {
+            shown.dispatched = self.dispatched.take();
+            shown.budget = self.budget;
+            shown.events = std::mem::take(&mut self.events);
+            let header = std::mem::replace(&mut shown.header, self.header.clone());
+            shown.takes_settings(header, 0);
+        }
+        // Of another session, that has the id by now, nothing was allowed.
+        if is_same {
             let approvals = std::mem::take(&mut shown.gate.approvals);
             shown.gate = std::mem::take(&mut self.gate);
             shown.gate.approvals = approvals;
