@@ -228,7 +228,8 @@ for (const [what, there] of Object.entries(WITH)) {
             await session.reload();
             const read = await session.markRead(1);
             await session.setTitle('theirs');
-            await session.setRunContext({ working_directory: '/w/x' });
+            // Not the directory: what is asked about would be another call then.
+            await session.setRunContext({ allow_fs_writes: ['logs'] });
             const { outcome } = await runtime.approvals.resolve(requestId, { action: 'approve' });
             await session.setPinned(true);
             return [read, outcome];
@@ -239,8 +240,8 @@ for (const [what, there] of Object.entries(WITH)) {
         assert.deepEqual(found.s.length, 4);
         const [[, { settings }]] = dump.chat_sessions;
         assert.deepEqual(
-            [settings.readCount, settings.title, settings.runContext.working_directory, settings.pinned, settings.outcome, dump.approvals],
-            [1, 'theirs', '/w/x', true, 'success', []],
+            [settings.readCount, settings.title, settings.runContext.allow_fs_writes, settings.pinned, settings.outcome, dump.approvals],
+            [1, 'theirs', ['logs'], true, 'success', []],
         );
         await end();
     });
