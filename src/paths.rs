@@ -280,7 +280,17 @@ pub fn unsafe_shape(style: PathStyle, path: &str) -> Option<&'static str> {
     let share = path
         .strip_prefix(separator)
         .and_then(|rest| rest.strip_prefix(separator));
-    if share.is_some_and(|rest| matches!(rest.split(separator).next(), Some("?" | "."))) {
+    let first = |rest: &str, names: &[&str]| {
+        segments(style, rest)
+            .next()
+            .is_some_and(|name| names.contains(&name))
+    };
+    // `\\?\`, `\\.\`, and `\??\`, as the system itself writes the first.
+    if share.is_some_and(|rest| first(rest, &["?", ".", "??"]))
+        || path
+            .strip_prefix(separator)
+            .is_some_and(|rest| first(rest, &["??"]))
+    {
         return Some("it is a device path");
     }
     let mut rest = path;
@@ -423,6 +433,9 @@ mod tests {
             "x/PROGRA~1.TXT",
             "\\\\?\\C:\\x",
             "//./pipe",
+            "\\??\\C:\\x",
+            "/??/UNC/s/h/x",
+            "\\\\??\\x",
             "CONIN$",
             "com\u{b9}",
         ] {

@@ -135,6 +135,13 @@ fn texts(value: Option<&Value>, path: &str) -> Result<Vec<String>> {
 impl FromJson for RunContext {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         let mut object = Reader::new(value, path);
+        object.no_misspelt(&[
+            "security_group",
+            "system_prompt",
+            "allow_fs_writes",
+            "allow_fs_reads",
+            "working_directory",
+        ]);
         let mut list = |name: &str| {
             let read = texts(object.optional(name), &format!("{path}.{name}"));
             object.taken(read)

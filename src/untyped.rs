@@ -153,6 +153,24 @@ impl<'a> Reader<'a> {
         self.object?.get(key)
     }
 
+    /// Refuses a member whose name is nearly one of these: whoever wrote it meant that one, and would never learn that it is not
+    /// looked at.
+    pub(crate) fn no_misspelt(&mut self, names: &[&str]) {
+        let plain = |name: &str| {
+            let letters = name.chars().filter(|c| *c != '_' && *c != '-');
+            let mut plain = String::new();
+            letters.for_each(|c| plain.push(c.to_ascii_lowercase()));
+            plain.trim_end_matches('s').to_owned()
+        };
+        for key in self.object.into_iter().flat_map(Map::keys) {
+            let meant = names.iter().find(|name| plain(name) == plain(key));
+            if let Some(meant) = meant.filter(|name| **name != key.as_str()) {
+                let problem = format!("is no member that is looked at; did you mean `{meant}`");
+                self.taken::<()>(Err(field_error(&join(self.path, key), &problem)));
+            }
+        }
+    }
+
     /// What was read in another way.
     pub(crate) fn taken<T: Default>(&mut self, read: Result<T>) -> T {
         read.unwrap_or_else(|error| {

@@ -48,7 +48,7 @@ const detail = (name) => ({
         return Decision.detail(this, name);
     },
 });
-const [MESSAGE, PATHS, RULE] = ['message', 'paths', 'rule'].map(detail);
+const [MESSAGE, PATHS, RULE, DIRECTORY] = ['message', 'paths', 'rule', 'workingDirectory'].map(detail);
 const TRACE = {
     enumerable: true,
     get() {
@@ -64,6 +64,7 @@ export function decisionOf({ outcomes, reasons }, code, explainer, given) {
     const decision = new Decision(outcomes[(code >> 1) & 3], reasons[(code >> 3) & 31], explainer, given);
     Object.defineProperty(decision, 'message', MESSAGE);
     Object.defineProperty(decision, 'paths', PATHS);
+    Object.defineProperty(decision, 'workingDirectory', DIRECTORY);
     Object.defineProperty(decision, 'trace', TRACE);
     // What no rule decided has none.
     if (code >> 8) Object.defineProperty(decision, 'rule', RULE);
@@ -150,7 +151,7 @@ function sameTool(tool, copy) {
 export function remember(memory, copy, members, standing, repeated) {
     const { base } = standing[0];
     const paths = standing.map(({ path }) => path);
-    const known = paths.map((path) => copy.resolved?.find((entry) => entry.base === base && entry.path === path)?.result);
+    const known = paths.map((path) => answerTo(copy.resolved?.find((entry) => entry.base === base && entry.path === path) ?? {}, base, path) ?? {});
     memory.last = { copy, members, base, standing: paths, known, repeated };
 }
 
@@ -162,10 +163,16 @@ export function again(memory, given) {
     return code ? decisionOf(memory, code, last.repeated, text) : undefined;
 }
 
-/** What the host says of a path; undefined where the entry is one for another. */
+/** What the host says of a path, behind a `c` where it is canonical; undefined where the entry has other members, or is for another. */
 function answerTo(entry, base, path) {
+    const names = isPlainObject(entry) ? Object.keys(entry) : [];
+    if (names.length !== 3 || names[0] !== 'base' || names[1] !== 'path' || names[2] !== 'result') return undefined;
     const { result } = entry;
-    return entry.base === base && entry.path === path && isPlainObject(entry) && isPlainObject(result) ? result : undefined;
+    if (entry.base !== base || entry.path !== path || !isPlainObject(result)) return undefined;
+    const [kind, ...others] = Object.keys(result);
+    if (others.length > 0 || (kind !== 'canonical' && kind !== 'unresolved')) return undefined;
+    const answer = result[kind];
+    return typeof answer === 'string' ? (kind === 'canonical' ? 'c' : 'u') + answer : undefined;
 }
 
 /**
@@ -196,10 +203,16 @@ function difference({ copy, members, base, standing, known }, given) {
         }
         if (now !== undefined && !Number.isFinite(now)) return undefined;
         if (!isPlainObject(call) || !Array.isArray(resolved)) return undefined;
-        const { toolName, arguments: args } = call;
+        let size = 0;
+        let toolName;
+        let args;
+        for (const name of Object.keys(call)) {
+            if (name === 'toolName') toolName = call.toolName;
+            else if (name === 'arguments') args = call.arguments;
+            else size += plainSize(name, 0) + plainSize(call[name], 1);
+        }
         if (typeof toolName !== 'string' || toolName.includes('\0') || typeof args !== 'object' || args === null || !isPlainObject(args)) return undefined;
 
-        let size = 0;
         let found = 0;
         const paths = [];
         for (const name of Object.keys(args)) {
@@ -216,8 +229,7 @@ function difference({ copy, members, base, standing, known }, given) {
         // As many answers as questions, each to its own: anything else is looked up one by one.
         if (resolved.length !== standing.length + paths.length) return undefined;
         for (let at = 0; at < standing.length; at++) {
-            const { canonical, unresolved } = answerTo(resolved[at], base, standing[at]);
-            if (canonical !== known[at].canonical || unresolved !== known[at].unresolved) return undefined;
+            if (answerTo(resolved[at], base, standing[at]) !== known[at]) return undefined;
         }
         let text = `${toolName}\0`;
         let answers = '';
@@ -225,11 +237,10 @@ function difference({ copy, members, base, standing, known }, given) {
             const path = paths[at];
             // Of two answers to one question the first counts; no path is the working directory.
             if (path === '' || standing.includes(path) || paths.indexOf(path) !== at) return undefined;
-            const { canonical, unresolved } = answerTo(resolved[standing.length + at], base, path);
-            const answer = canonical ?? unresolved;
-            if ((canonical === undefined) === (unresolved === undefined) || typeof answer !== 'string' || answer.includes('\0')) return undefined;
+            const answer = answerTo(resolved[standing.length + at], base, path);
+            if (answer === undefined || answer.includes('\0')) return undefined;
             text += `${path}\0`;
-            answers += `${canonical === undefined ? 'u' : 'c'}${answer}\0`;
+            answers += `${answer}\0`;
         }
         text += answers;
         return wellFormed(text) ? text : undefined;

@@ -147,13 +147,22 @@ impl Explainer {
 #[derive(Debug)]
 pub struct RepeatedInput {
     policy: Rc<permissions::Policy>,
-    input: RefCell<Repeated>,
+    /// Not there while it is at work: comparing names asks JavaScript, and whatever runs there may come back here.
+    input: RefCell<Option<Repeated>>,
 }
 
 impl RepeatedInput {
+    fn with<T>(&self, work: impl FnOnce(&mut Repeated) -> Option<T>) -> Option<T> {
+        let mut input = self.input.take()?;
+        let done = work(&mut input);
+        self.input.replace(Some(input));
+        done
+    }
+
     fn decided(&self, text: &str, traced: bool) -> Result<Decision> {
-        let decision = self.input.borrow_mut().decide(&self.policy, text, traced);
-        decision.ok_or_else(|| Error::invalid("there is no such input"))
+        let decision = self.with(|input| input.decide(&self.policy, text, traced));
+        decision
+            .ok_or_else(|| Error::invalid("this decision is being explained already; read it again later"))
     }
 }
 
@@ -161,8 +170,8 @@ impl RepeatedInput {
 impl RepeatedInput {
     /// The decision as a number; 0 where the text is none of such an input.
     pub fn outcome(&self, text: &str) -> u32 {
-        let decision = self.input.borrow_mut().outcome(&self.policy, text);
-        decision.map_or(0, code)
+        self.with(|input| input.outcome(&self.policy, text))
+            .map_or(0, code)
     }
 
     /// Everything about the decision, but its trace.
@@ -232,7 +241,7 @@ impl Policy {
             let (members, standing) = (to_js(&repeated.members()), to_js(&repeated.standing()));
             let repeated = RepeatedInput {
                 policy: self.inner.clone(),
-                input: RefCell::new(repeated),
+                input: RefCell::new(Some(repeated)),
             };
             js_remember(memory, &copy, &members, &standing, &repeated.into());
         }

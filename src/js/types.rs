@@ -100,6 +100,8 @@ export interface Decision {
     /** How it came about; made when it is read. */
     trace: TraceStep[];
     paths: DecidedPath[];
+    /** Absolute: what its relative paths are relative to, and where a command runs. */
+    workingDirectory: string;
 }
 
 /** A call that a person is asked about. */
@@ -173,6 +175,8 @@ export interface Host {
     /** The user's data directory, for project contexts. */
     dataDir?: string;
     pathStyle?: "posix" | "windows";
+    /** What `resolvePaths` answers, at once, where the host can: `isHidden` then knows links. */
+    resolvePathsSync?(base: string, paths: string[]): ResolvedPath[];
     /**
      * Real, absolute paths: `..` and links are resolved, and a path that does not exist yet is its nearest existing
      * ancestor, resolved, plus the rest. One answer per path, in their order. Relative paths are relative to `base`.

@@ -115,6 +115,9 @@ pub struct Decision {
     pub rule: Option<ApprovalRule>,
     /// The paths of the call.
     pub paths: Vec<DecidedPath>,
+    /// Absolute: what its relative paths are relative to, and where a command runs.
+    #[serde(rename = "workingDirectory")]
+    pub working_directory: String,
     /// How it came about; empty unless it was asked for.
     #[serde(skip)]
     pub trace: Vec<TraceStep>,

@@ -193,7 +193,8 @@ impl Inquiry {
             reason: verdict.reason,
             message: self.message(&verdict, &paths),
             request_id: None,
-            rule: verdict.rule.and_then(|rule| rule.row(policy)),
+            rule: verdict.rule.and_then(|rule| rule.row(policy, &self.protected)),
+            working_directory: self.working_directory(),
             paths,
             trace: trace.unwrap_or_default(),
         }
@@ -257,7 +258,9 @@ impl Inquiry {
         match walks.first() {
             Some((Action::Deny, _)) => true,
             // A question about every path was answered when the tree was allowed; one about this path was not.
-            Some((Action::Require, rule)) => rule.row(policy).is_some_and(|rule| rule.path_pattern.is_some()),
+            Some((Action::Require, rule)) => rule
+                .row(policy, &[])
+                .is_some_and(|rule| rule.path_pattern.is_some()),
             Some((Action::Allow, _)) | None => false,
         }
     }

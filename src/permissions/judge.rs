@@ -247,9 +247,7 @@ impl<'j> Judge<'j> {
         if let Some(why) = &inquiry.unverified {
             return Some((Reason::PolicyUnverified, None, Some(why.to_owned())));
         }
-        // Nothing longer is a path anywhere.
-        let mut texts = inquiry.texts.iter().filter(|text| text.len() <= LONGEST_PATH);
-        let text = texts.find(|text| self.may_be_locked(text))?;
+        let text = inquiry.texts.iter().find(|text| self.may_be_locked(text))?;
         Some((Reason::PossiblePath, None, Some(format!("`{text}`"))))
     }
 
@@ -257,6 +255,10 @@ impl<'j> Judge<'j> {
     fn may_be_locked(&self, text: &str) -> bool {
         let fold = self.policy.fold();
         let lexical = self.ground.directory.lexical.join(text);
+        // Nothing longer is a path anywhere; but a tool may shorten a path before it opens it.
+        if text.len().min(lexical.key().len()) > LONGEST_PATH {
+            return false;
+        }
         let forms = Forms::new(&lexical, &self.ground.all_roots, Some(fold));
         if self.is_protected(&forms) {
             return true;
@@ -346,10 +348,10 @@ pub fn protected_rule(names: &[String]) -> ApprovalRule {
 }
 
 impl RuleRef {
-    pub(super) fn row(self, policy: &Policy) -> Option<ApprovalRule> {
+    pub(super) fn row(self, policy: &Policy, protected: &[String]) -> Option<ApprovalRule> {
         match self {
             RuleRef::Row(at) => policy.rule(at).cloned(),
-            RuleRef::Protected => Some(protected_rule(&[])),
+            RuleRef::Protected => Some(protected_rule(protected)),
         }
     }
 

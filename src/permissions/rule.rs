@@ -172,6 +172,17 @@ pub(crate) const FILE_PATTERNS: [(&str, bool, bool); 3] = [
 impl FromJson for ApprovalRule {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         let mut object = Reader::new(value, path);
+        object.no_misspelt(&[
+            "agent_id",
+            "source",
+            "tool_pattern",
+            "path_pattern",
+            "action",
+            "note",
+            "priority",
+            "group_id",
+            "locked",
+        ]);
         let action = object.taken(match object.get("action") {
             Some(action) => Action::from_json(action, &untyped::join(path, "action")).map(Some),
             None => Err(field_error(

@@ -54,6 +54,19 @@ fn a_text_that_is_longer_than_a_path_can_be_is_no_possible_path() {
 }
 
 #[test]
+fn a_long_text_that_is_short_once_a_tool_has_normalised_it_may_be_a_path() {
+    let long = "a".repeat(LONGEST + 1);
+    for text in [
+        format!("{long}/../secrets/key"),
+        format!("secrets/{long}/../key"),
+        format!("{}secrets/key", "./".repeat(LONGEST)),
+    ] {
+        let decided = decided(Value::Null, json!({ "x": text }), json!({}));
+        assert_eq!(decided, (Action::Require, Reason::PossiblePath));
+    }
+}
+
+#[test]
 fn a_text_that_is_passed_over_lets_nothing_run_that_would_have_asked() {
     let long = "a".repeat(LONGEST + 1);
     let rule = |action: &str| json!({ "rules": [{ "id": 1, "tool_pattern": "*", "action": action, "locked": true }] });

@@ -6,9 +6,10 @@ import { test } from 'node:test';
 
 import { installed } from '../support/project.mjs';
 
+const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
+const [example, ownLoop] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
+
 test('the example of the README runs as it is written', async () => {
-    const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
-    const [, example] = readme.match(/```js\n([\s\S]*?)```/);
     // What the example leaves to its reader. The model is a mock: it calls tools, answers, and keeps what it was asked. The
     // person says yes.
     const around = `
@@ -50,6 +51,44 @@ test('the example of the README runs as it is written', async () => {
         const results = Object.fromEntries(stored.filter(({ role }) => role === 'toolResult').map((it) => [it.toolCallId, it]));
         assert.deepEqual(['c1', 'c2', 'c3'].map((id) => results[id].isError), [false, false, true]);
         assert.equal(results.c3.content[0].text, '`write_file` on `private/key` is denied: a rule says so');
+    } finally {
+        await project.remove();
+    }
+});
+
+test('the loop of the README asks the gate, waits for a person, and keeps what tools and people said', async () => {
+    // A mock of a model, that calls three tools at once and then is done; a person who says no.
+    const around = `
+        import { Runtime } from 'runcontext';
+        import { virtualHost } from 'runcontext/hosts/virtual';
+        const files = virtualHost({ tree: { work: { sub: {} } }, cwd: '/work' });
+        const runtime = await Runtime.open({ host: files, tools: [
+            { name: 'clock', access: 'none' }, { name: 'write_file', paths: [{ argument: '/path', access: 'write' }] }, { name: 'run', access: 'execute' },
+        ] });
+        await runtime.permissions.addRule({ tool_pattern: 'clock', action: 'allow' });
+        await runtime.permissions.addRule({ tool_pattern: 'write_file', path_pattern: '/work/sub/*', action: 'allow' });
+        const session = await runtime.createSession({ runContext: { working_directory: '/work/sub' } });
+        session.subscribe(({ type, requestId }) => {
+            if (type === 'approval-requested') void runtime.approvals.resolve(requestId, { action: 'reject', note: 'Not today.' });
+        });
+        let requests = 0;
+        const call = (id, name, args) => ({ type: 'toolCall', id, name, arguments: args });
+        const callModel = async () => requests++ > 0
+            ? { role: 'assistant', content: [{ type: 'text', text: 'Done.' }], stopReason: 'stop' }
+            : { role: 'assistant', content: [call('c1', 'clock', {}), call('c2', 'write_file', { path: 'a.md' }), call('c3', 'run', { command: 'rm' })], stopReason: 'toolUse' };
+        const ran = [];
+        const runTool = async ({ toolName }, { workingDirectory, paths }) => (ran.push([toolName, workingDirectory, paths[0]?.canonical ?? null]), 'It ran.');
+    `;
+    const told = "\nprocess.stdout.write('\\n' + JSON.stringify({ ran, stored: session.messages }));";
+    const project = await installed();
+    try {
+        const output = await project.node('--input-type=module', '--eval', `${around}${ownLoop}${told}`);
+        const { ran, stored } = JSON.parse(output.split('\n').at(-1));
+        assert.deepEqual(ran, [['clock', '/work/sub', null], ['write_file', '/work/sub', '/work/sub/a.md']]);
+        assert.deepEqual(stored.map(({ role, isError }) => [role, isError]), [
+            ['user', undefined], ['assistant', undefined], ['toolResult', false], ['toolResult', false], ['toolResult', true], ['assistant', undefined],
+        ]);
+        assert.equal(stored[4].content[0].text, 'User rejected this tool call. Reason: Not today.');
     } finally {
         await project.remove();
     }

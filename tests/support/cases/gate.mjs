@@ -50,6 +50,7 @@ const DECISION = {
     reason: 'run_context',
     message: '`write_file` on `logs/a.txt` is allowed: the run context grants it',
     paths: [{ argument: '/path', access: 'write', requested: 'logs/a.txt', lexical: '/w/logs/a.txt', canonical: '/w/logs/a.txt' }],
+    workingDirectory: '/w',
 };
 const TRACE = [
     { step: 'run_context', outcome: 'require', note: 'grant_through_link: `linked` opens nothing' },
@@ -214,8 +215,8 @@ const ANSWERS = {
     'with NUL': (list) => list.map((entry) => ({ ...entry, result: { canonical: '/w/logs\0c/w/logs' } })),
 };
 
-/** A call that says whether it was read whole. */
-const watched = (call, seen) => Object.defineProperty({ ...call }, 'more', { enumerable: true, get: () => void seen.whole++ });
+/** An input that counts how often it is looked at: once to compare it with the one before, and again to read it whole. */
+const watched = ({ resolved, ...input }, looks) => Object.defineProperty(input, 'resolved', { enumerable: true, get: () => (looks.count++, resolved) });
 
 /** A change of a question in place, and whether it is still one. */
 const CHANGES = [
@@ -262,11 +263,11 @@ cases['a compiled policy decides each of many calls as decide does, whatever cha
     };
     const seen = {};
     const policy = rc.compilePolicy(rules);
-    const reads = { whole: 0 };
+    const looks = { count: 0 };
     let [decisions, quick] = [0, 0];
     let input;
     for (let turn = 0; turn < 4000; turn++) {
-        if (turn % 40 === 0) input = { call: call('write_file', { path: 'logs/a', to: 'logs/b', text: '+++ a' }), cwd: '/w', preset: null, tool: BOTH };
+        if (turn % 12 === 0) input = { call: call('write_file', { path: 'logs/a', to: 'logs/b', text: '+++ a' }), cwd: '/w', preset: null, tool: BOTH };
         CHANGES[below(CHANGES.length)](input);
         const { answers, turn: number, ...asked } = input;
         asked.resolved = found(() => rc.pathsToResolve(asked));
@@ -276,11 +277,11 @@ cases['a compiled policy decides each of many calls as decide does, whatever cha
         // Of each a few: the first is read whole, the next are like it.
         for (let times = 0; times < 2; times++) {
             const expected = found(() => rc.decide({ ...asked, rules }));
-            reads.whole = 0;
-            const given = { ...asked, call: watched(asked.call, reads) };
+            looks.count = 0;
+            const given = watched(asked, looks);
             same(found(() => policy.decide(given)), expected, toText(asked));
             decisions++;
-            if (reads.whole === 0) quick++;
+            if (looks.count === 1) quick++;
             const kind = expected.code ?? `${expected.outcome} ${expected.reason}`;
             seen[kind] = (seen[kind] ?? 0) + 1;
         }
@@ -298,16 +299,17 @@ const known = () => ({
     resolved: [['/', '/'], ['/w', '/w'], ['logs', '/w/logs'], ['logs/a', '/w/logs/a']].map(([path, canonical]) => ({ base: '/w', path, result: { canonical } })),
 });
 
-/** Whether a policy decides an input without reading it whole. */
+/** Whether a policy that knows an input decides this one without reading it whole. */
 function isQuick(policy, input) {
-    const reads = { whole: 0 };
-    policy.decide({ ...input, call: watched(input.call, reads) });
-    return reads.whole === 0;
+    const looks = { count: 0 };
+    policy.decide(watched(input, looks));
+    return looks.count === 1;
 }
 
 cases['an input like the one before is not read whole'] = async () => {
     const policy = rc.compilePolicy([]);
-    same([isQuick(policy, known()), isQuick(policy, known()), isQuick(policy, { ...known(), preset: null }), isQuick(policy, known())], [false, true, false, false]);
+    policy.decide(known());
+    same([isQuick(policy, known()), isQuick(policy, { ...known(), preset: null }), isQuick(policy, known())], [true, false, false]);
     same(isQuick(policy, { ...known(), call: call('other', { path: 'logs/a', content: [{ x: 'y' }], more: null }) }), true);
 };
 
@@ -326,6 +328,15 @@ cases['what is no plain JSON is refused also by a policy that knows the rest'] =
         'an answer of no kind': (input) => (input.resolved[1].result = {}),
         'an answer that is a number': (input) => (input.resolved[3].result.canonical = 5),
         'a call that is no record': (input) => (input.call = Object.assign([], input.call)),
+        'a call with a member that is none of JSON': (input) => (input.call.toolCallId = 10n),
+        'a call whose id is half a character': (input) => (input.call.toolCallId = '\ud800'),
+        'a call in itself': (input) => (input.call.self = input.call),
+        'a call that inherits everything': (input) => (input.call = Object.create(input.call)),
+        'a name that is hidden': (input) => Object.defineProperty(input.call, 'toolName', { enumerable: false }),
+        'an answer that inherits what it says': (input) => (input.resolved[3].result = Object.create(input.resolved[3].result)),
+        'an answer that hides what it says': (input) => Object.defineProperty(input.resolved[3].result, 'canonical', { enumerable: false }),
+        'an entry that inherits its answer': (input) => (input.resolved[0] = Object.create(input.resolved[0])),
+        'an answer with a member that is none of JSON': (input) => (input.resolved[1].result.more = 1n),
         'arguments with a hole': (input) => (input.call.arguments.content = [,]),
         'arguments with half a character': (input) => (input.call.arguments.content = ['\ud800']),
         'an argument whose name is half a character': (input) => (input.call.arguments['\udc00'] = 1),
@@ -355,6 +366,16 @@ cases['a path that holds NUL brings no answers of its own'] = async () => {
     const input = { ...known(), call: call('write_file', { path }), resolved: known().resolved.slice(0, 3) };
     same(plain(policy.decide(input)), plain(rc.decide({ ...input, rules: [] })));
     same(policy.decide(input).reason, 'path_unsafe');
+};
+
+cases['arguments that are hidden are none, also for a policy that knows the rest'] = async () => {
+    const policy = rc.compilePolicy([]);
+    policy.decide(known());
+    const input = { ...known(), preset: null };
+    policy.decide(input);
+    Object.defineProperty(input.call.arguments, 'path', { enumerable: false, value: '/etc/x' });
+    same(plain(policy.decide(input)), plain(rc.decide({ ...input, rules: [] })));
+    same(policy.decide(input).paths[0].requested, '');
 };
 
 cases['of two answers to one question the first counts, also for a policy that knows the rest'] = async () => {
@@ -405,6 +426,25 @@ cases['an input that answers otherwise the second time, or decides another one m
     let looks = 0;
     Object.defineProperty(input.call.arguments, 'path', { enumerable: true, get: () => (looks++ === 0 ? 'logs/a' : '/etc/x') });
     same(policy.decide(input).paths[0].requested, 'logs/a');
+};
+
+cases['a page that meddles with how texts are folded can come back to the policy that folds them'] = async () => {
+    const policy = rc.compilePolicy([{ id: 1, tool_pattern: '*', path_pattern: 'x', action: 'deny', priority: 1, group_id: 'default' }]);
+    const input = () => ({ ...known(), call: call('write_file', { path: 'logs/Ä' }), resolved: [...known().resolved.slice(0, 3), { base: '/w', path: 'logs/Ä', result: { canonical: '/w/logs/Ä' } }] });
+    policy.decide(input());
+    const { normalize } = String.prototype;
+    let depth = 0;
+    String.prototype.normalize = function (form) {
+        if (depth++ === 0) same(policy.decide(input()).outcome, 'allow');
+        return normalize.call(this, form);
+    };
+    try {
+        const decision = policy.decide(input());
+        same([decision.outcome, decision.paths[0].requested, depth > 1], ['allow', 'logs/Ä', true]);
+    } finally {
+        String.prototype.normalize = normalize;
+    }
+    same(policy.decide(input()).outcome, 'allow');
 };
 
 // ---- the host ------------------------------------------------------------------------------------------------------
