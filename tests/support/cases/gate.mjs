@@ -218,6 +218,10 @@ const ANSWERS = {
 /** An input that counts how often it is looked at: once to compare it with the one before, and again to read it whole. */
 const watched = ({ resolved, ...input }, looks) => Object.defineProperty(input, 'resolved', { enumerable: true, get: () => (looks.count++, resolved) });
 
+/** One of a list after the other. */
+let turns = 0;
+const another = (list) => list[turns++ % list.length];
+
 /** A change of a question in place, and whether it is still one. */
 const CHANGES = [
     (input) => (input.preset = input.preset === null ? 'danger-full-access' : null),
@@ -230,12 +234,12 @@ const CHANGES = [
     (input) => (input.now = (input.now ?? 0) + 6),
     (input) => delete input.bypasses,
     (input) => (input.headless = !input.headless),
-    (input) => (input.call.arguments.path = ['/etc/x', 'logs/a', 'secrets/x', '\0', 'a\0clogs/a', '/data/x', 5, null][(input.turn = ((input.turn ?? 0) + 1) % 8)]),
+    (input) => (input.call.arguments.path = another(['/etc/x', 'logs/a', 'secrets/x', '\0', 'a\0clogs/a', '/data/x', 5, null])),
     (input) => (input.call.toolName = input.call.toolName === 'read_file' ? 'write_file' : 'read_file'),
     (input) => (input.tool = { ...WRITES }),
     (input) => (input.tool = BOTH),
-    (input) => (input.call.arguments.to = ['logs/b', '/w', 'secrets/b', ''][(input.turn = ((input.turn ?? 0) + 1) % 4)]),
-    (input) => (input.call.arguments.more = [{ deep: [1, 'two', null] }, '\ud800', [,], 2 ** 70][(input.turn = ((input.turn ?? 0) + 1) % 4)]),
+    (input) => (input.call.arguments.to = another(['logs/b', '/w', 'secrets/b', ''])),
+    (input) => (input.call.arguments.more = another([{ deep: [1, 'two', null] }, '\ud800', [,], 2 ** 70])),
     (input) => (input.tool = { name: 'x', access: 'network' }),
     (input) => delete input.tool,
     (input) => (input.tool = PATCH),
@@ -269,7 +273,7 @@ cases['a compiled policy decides each of many calls as decide does, whatever cha
     for (let turn = 0; turn < 4000; turn++) {
         if (turn % 12 === 0) input = { call: call('write_file', { path: 'logs/a', to: 'logs/b', text: '+++ a' }), cwd: '/w', preset: null, tool: BOTH };
         CHANGES[below(CHANGES.length)](input);
-        const { answers, turn: number, ...asked } = input;
+        const { answers, ...asked } = input;
         asked.resolved = found(() => rc.pathsToResolve(asked));
         if (!Array.isArray(asked.resolved)) asked.resolved = [];
         const truth = asked.resolved.map(({ base, path }) => ({ base, path, result: absolute(base, path) }));
