@@ -151,7 +151,9 @@ function sameTool(tool, copy) {
 export function remember(memory, copy, members, standing, repeated) {
     const { base } = standing[0];
     const paths = standing.map(({ path }) => path);
-    const known = paths.map((path) => answerTo(copy.resolved?.find((entry) => entry.base === base && entry.path === path) ?? {}, base, path) ?? {});
+    const known = paths.map((path) => answerTo(copy.resolved?.find((entry) => entry.base === base && entry.path === path), base, path));
+    // Where the host did not answer one, each input is read whole.
+    if (known.includes(NO_ANSWER)) return;
     memory.last = { copy, members, base, standing: paths, known, repeated };
 }
 
@@ -163,16 +165,17 @@ export function again(memory, given) {
     return code ? decisionOf(memory, code, last.repeated, text) : undefined;
 }
 
-/** What the host says of a path, behind a `c` where it is canonical; undefined where the entry has other members, or is for another. */
+const NO_ANSWER = Object.freeze({});
+
+/** What the host says of a path, if that and nothing else stands in the entry. */
 function answerTo(entry, base, path) {
-    const names = isPlainObject(entry) ? Object.keys(entry) : [];
-    if (names.length !== 3 || names[0] !== 'base' || names[1] !== 'path' || names[2] !== 'result') return undefined;
+    if (typeof entry !== 'object' || entry === null || !isPlainObject(entry)) return NO_ANSWER;
+    const names = Object.keys(entry);
+    if (names.length !== 3 || names[0] !== 'base' || names[1] !== 'path' || names[2] !== 'result') return NO_ANSWER;
     const { result } = entry;
-    if (entry.base !== base || entry.path !== path || !isPlainObject(result)) return undefined;
-    const [kind, ...others] = Object.keys(result);
-    if (others.length > 0 || (kind !== 'canonical' && kind !== 'unresolved')) return undefined;
-    const answer = result[kind];
-    return typeof answer === 'string' ? (kind === 'canonical' ? 'c' : 'u') + answer : undefined;
+    if (entry.base !== base || entry.path !== path || typeof result !== 'object' || result === null || !isPlainObject(result)) return NO_ANSWER;
+    const kinds = Object.keys(result);
+    return kinds.length === 1 && (kinds[0] === 'canonical' || kinds[0] === 'unresolved') ? result : NO_ANSWER;
 }
 
 /**
@@ -207,9 +210,10 @@ function difference({ copy, members, base, standing, known }, given) {
         let toolName;
         let args;
         for (const name of Object.keys(call)) {
-            if (name === 'toolName') toolName = call.toolName;
-            else if (name === 'arguments') args = call.arguments;
-            else size += plainSize(name, 0) + plainSize(call[name], 1);
+            const value = call[name];
+            if (name === 'toolName') toolName = value;
+            else if (name === 'arguments') args = value;
+            else size += plainSize(name, 0) + plainSize(value, 1);
         }
         if (typeof toolName !== 'string' || toolName.includes('\0') || typeof args !== 'object' || args === null || !isPlainObject(args)) return undefined;
 
@@ -229,7 +233,8 @@ function difference({ copy, members, base, standing, known }, given) {
         // As many answers as questions, each to its own: anything else is looked up one by one.
         if (resolved.length !== standing.length + paths.length) return undefined;
         for (let at = 0; at < standing.length; at++) {
-            if (answerTo(resolved[at], base, standing[at]) !== known[at]) return undefined;
+            const { canonical, unresolved } = answerTo(resolved[at], base, standing[at]);
+            if (canonical !== known[at].canonical || unresolved !== known[at].unresolved) return undefined;
         }
         let text = `${toolName}\0`;
         let answers = '';
@@ -237,10 +242,11 @@ function difference({ copy, members, base, standing, known }, given) {
             const path = paths[at];
             // Of two answers to one question the first counts; no path is the working directory.
             if (path === '' || standing.includes(path) || paths.indexOf(path) !== at) return undefined;
-            const answer = answerTo(resolved[standing.length + at], base, path);
-            if (answer === undefined || answer.includes('\0')) return undefined;
+            const { canonical, unresolved } = answerTo(resolved[standing.length + at], base, path);
+            const answer = canonical ?? unresolved;
+            if ((canonical === undefined) === (unresolved === undefined) || typeof answer !== 'string' || answer.includes('\0')) return undefined;
             text += `${path}\0`;
-            answers += `${answer}\0`;
+            answers += `${canonical === undefined ? 'u' : 'c'}${answer}\0`;
         }
         text += answers;
         return wellFormed(text) ? text : undefined;

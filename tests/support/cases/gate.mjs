@@ -329,6 +329,8 @@ cases['what is no plain JSON is refused also by a policy that knows the rest'] =
         'an answer that is a map': (input) => (input.resolved[3].result = new Map()),
         'an answer that is an instance': (input) => (input.resolved[3].result = Object.assign(new (class Answer {})(), { canonical: '/w/logs/a' })),
         'an answer of two kinds': (input) => (input.resolved[3].result.unresolved = 'why'),
+        'an answer that is null': (input) => (input.resolved[3].result = null),
+        'an entry that is null': (input) => (input.resolved[2] = null),
         'an answer of no kind': (input) => (input.resolved[1].result = {}),
         'an answer that is a number': (input) => (input.resolved[3].result.canonical = 5),
         'a call that is no record': (input) => (input.call = Object.assign([], input.call)),
