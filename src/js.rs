@@ -14,6 +14,7 @@ pub(crate) mod plain;
 mod pure;
 mod runtime;
 mod session;
+mod skills;
 mod tabs;
 mod turn;
 mod types;
@@ -25,8 +26,9 @@ pub use error::RunContextError;
 pub use gate::*;
 pub use permissions::PermissionStore;
 pub use pure::*;
-pub use runtime::{Runtime, SkillCatalog};
+pub use runtime::Runtime;
 pub use session::Session;
+pub use skills::SkillCatalog;
 pub use turn::Turn;
 
 use js_sys::Promise;

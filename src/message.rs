@@ -106,4 +106,6 @@ pub trait MessageData: MessageView {
     fn joined(parts: &[Self], separator: &str) -> Self;
     /// The value written as JSON text, as a string value.
     fn to_json_text(&self) -> Self;
+    /// What JSON text of our own says.
+    fn of_json_text(text: &str) -> Self;
 }

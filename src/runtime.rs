@@ -9,6 +9,7 @@ mod gate;
 mod permissions;
 mod session;
 mod signal;
+mod skills;
 mod tabs;
 mod turn;
 
@@ -17,8 +18,6 @@ use std::{
     fmt,
     rc::{Rc, Weak},
 };
-
-use serde_json::Value;
 
 use crate::{
     Error, ErrorCode, Result,
@@ -30,12 +29,11 @@ use crate::{
         Exclusive, Hint, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
         ToolCall, ToolDeclaration,
     },
-    skills::{Catalog, SkillEntry},
+    skills::LOAD_SKILL,
     storage::{
-        ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedChange, Storage, StorageInfo,
-        StoredSession, is_damage, keys,
+        ListFilter, LocalFuture, SessionRecord, SessionStorage, Storage, StorageInfo, StoredSession,
+        is_damage, keys,
     },
-    untyped::{self, FromJson},
 };
 
 pub use approvals::{Answer, ApprovalOutcome, ApprovalResult, FurtherBypass};
@@ -43,6 +41,9 @@ pub use gate::Decided;
 pub use permissions::PermissionStore;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
 pub use signal::Signal;
+pub use skills::{
+    ListedFile, Progress, Refreshing, SkillChange, SkillFile, SkillOptions, SkillSource, load_tool,
+};
 pub use tabs::Tabs;
 pub use turn::Turn;
 
@@ -169,6 +170,8 @@ pub struct Parts<M> {
     pub fold: Fold,
     /// Names that are closed below the roots, folded.
     pub protected: Vec<String>,
+    /// How skills are listed.
+    pub skills: SkillOptions,
 }
 
 impl<M> fmt::Debug for Parts<M> {
@@ -176,25 +179,6 @@ impl<M> fmt::Debug for Parts<M> {
         f.debug_struct("Parts")
             .field("strict", &self.strict)
             .finish_non_exhaustive()
-    }
-}
-
-/// A skill as a person adds it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-struct StoredSkill {
-    scope: String,
-    location: String,
-    content: String,
-}
-
-impl FromJson for StoredSkill {
-    fn from_json(value: &Value, path: &str) -> Result<Self> {
-        let skill = untyped::object(value, path)?;
-        Ok(Self {
-            scope: untyped::member(skill, path, "scope")?,
-            location: untyped::member(skill, path, "location")?,
-            content: untyped::member(skill, path, "content")?,
-        })
     }
 }
 
@@ -224,7 +208,7 @@ pub struct Runtime<M> {
     parts: Parts<M>,
     surroundings: Surroundings<M>,
     policy: RefCell<Rc<Policy>>,
-    catalog: RefCell<Catalog>,
+    skills: skills::Skills,
     sessions: RefCell<Vec<(String, Weak<Session<M>>)>>,
     /// Sessions with a pending save.
     held: RefCell<Vec<Rc<Session<M>>>>,
@@ -249,17 +233,12 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// # Errors
     /// Those of the storage.
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
-        let mut catalog = Catalog::default();
-        for (key, value) in parts.storage.shared().list(keys::SKILLS).await? {
-            // One that cannot be read is listed as a skill that is not valid: all others stay usable.
-            let (scope, location) = key.split_once(':').unwrap_or(("unknown", &key));
-            let entry = StoredSkill::from_json(&value, "skill")
-                .and_then(|skill| SkillEntry::new(&skill.scope, &skill.location, &skill.content))
-                .or_else(|_| SkillEntry::new(scope, location, ""));
-            catalog.add(entry?);
-        }
+        let stored = skills::Stored::read(&parts.storage.shared().list(keys::SKILLS).await?);
+        let is_ours = |tool: &ToolDeclaration<M>| tool.name == LOAD_SKILL;
         let surroundings = Surroundings {
             tools: parts.declarations.clone().into(),
+            // A host may have its own.
+            load_tool: (!parts.declarations.iter().any(is_ours)).then(skills::load_tool),
             strict: parts.strict,
         };
         let listeners = Rc::new(Listeners::default());
@@ -276,10 +255,10 @@ impl<M: MessageData + 'static> Runtime<M> {
             Err(_) => Rc::new(Policy::compile(Vec::new(), None, parts.fold)?),
         };
         let runtime = Rc::new(Self {
+            skills: skills::Skills::new(parts.skills.clone(), stored),
             parts,
             policy: RefCell::new(policy),
             surroundings,
-            catalog: RefCell::new(catalog),
             sessions: RefCell::default(),
             held: RefCell::default(),
             bypassed: RefCell::default(),
@@ -494,60 +473,6 @@ impl<M: MessageData + 'static> Runtime<M> {
         Ok(())
     }
 
-    /// Adds a skill, or replaces the one with the same scope and location; it is kept in storage.
-    ///
-    /// # Errors
-    /// `skill_invalid` where the file is no skill, and those of the storage.
-    pub async fn add_skill(&self, content: &str, location: &str, scope: &str) -> Result<SkillEntry> {
-        self.check_open()?;
-        let entry = SkillEntry::new(scope, location, content)?;
-        entry.require_usable()?;
-        let skill = StoredSkill {
-            scope: scope.to_owned(),
-            location: location.to_owned(),
-            content: content.to_owned(),
-        };
-        let value = untyped::to_object(&[
-            ("scope", &skill.scope),
-            ("location", &skill.location),
-            ("content", &skill.content),
-        ]);
-        self.write_skill(&entry.id, Some(value)).await?;
-        self.catalog.borrow_mut().add(entry.clone());
-        self.listeners.emit(&RuntimeEvent::SkillsChanged);
-        Ok(entry)
-    }
-
-    /// Removes a skill. What was said with it stays.
-    ///
-    /// # Errors
-    /// `not_found`, and those of the storage.
-    pub async fn remove_skill(&self, id: &str) -> Result<()> {
-        self.check_open()?;
-        if self.catalog.borrow().get(id).is_none() {
-            let text = format!("there is no skill `{id}`; list them with `skills.list()`");
-            return Err(Error::new(ErrorCode::NotFound, text).with("id", id));
-        }
-        self.write_skill(id, None).await?;
-        self.catalog.borrow_mut().remove(id);
-        self.listeners.emit(&RuntimeEvent::SkillsChanged);
-        Ok(())
-    }
-
-    async fn write_skill(&self, id: &str, value: Option<Value>) -> Result<()> {
-        let change = SharedChange {
-            store: keys::SKILLS,
-            key: id.to_owned(),
-            value,
-        };
-        self.parts
-            .storage
-            .shared()
-            .write(vec![change], None)
-            .await
-            .map(drop)
-    }
-
     /// Permission groups and rules.
     pub fn permissions(&self) -> &PermissionStore {
         &self.permissions
@@ -559,11 +484,6 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Those of the storage, and `storage_failed` where a record cannot be read.
     pub async fn policy(&self) -> Result<Rc<Policy>> {
         self.permissions.policy().await
-    }
-
-    /// The skills to choose from, in catalogue order.
-    pub fn skills(&self) -> Vec<SkillEntry> {
-        self.catalog.borrow().list().to_vec()
     }
 
     /// Takes events until the returned number is given to [`Runtime::unsubscribe`].

@@ -6,14 +6,16 @@ mod field;
 mod frontmatter;
 mod manifest;
 mod mention;
+mod offer;
 mod render;
 mod repair;
 mod select;
 mod yaml;
 
-pub use catalog::{Catalog, SkillEntry, SkillStatus, skill_id};
+pub use catalog::{Catalog, SkillEntry, SkillStatus, check_scope, skill_id};
 pub use diagnostic::{Diagnostic, DiagnosticCode, Severity};
 pub use manifest::{ParseOutcome, ParsedSkill, parse_skill, parse_skill_bytes, revision};
 pub use mention::{Mention, MentionNotice, MentionNoticeCode, MentionScan, Mentionable, find_mentions};
+pub use offer::{LOAD_SKILL, skills_section};
 pub use render::{RenderedSkills, Span, render_skills, skill_spans};
-pub use select::select;
+pub use select::{named, select, unavailable};

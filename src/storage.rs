@@ -246,6 +246,8 @@ pub enum SharedWrite {
 pub trait SharedStorage {
     /// How often one of [`keys::OF_POLICY`] was written.
     fn policy_version(&self) -> LocalFuture<'_, Result<u64>>;
+    /// A value of a store, or none where there is no such key.
+    fn get(&self, store: &str, key: &str) -> LocalFuture<'_, Result<Option<Value>>>;
     /// All values of a store by key, in key order.
     fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>>;
     /// Changes values of any of the stores, all or nothing; with an expected policy version only where it is still that.

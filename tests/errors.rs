@@ -21,7 +21,7 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-use lab::{Fault, ID, Lab, calls, check_style, incoming, refused, result, says};
+use lab::{Fault, ID, Lab, at_once, calls, check_style, incoming, refused, result, says};
 
 /// Errors that were provoked, by what was done.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Provoked {
 }
 
 fn dispatched(lab: &Lab, session: &Rc<Session<Value>>) -> Turn<Value> {
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     lab.run(turn.dispatched()).unwrap();
     turn
@@ -91,32 +91,35 @@ fn of_sessions() -> Vec<(String, Error)> {
         "no location",
         lab.run(lab.runtime.add_skill(skill, " ", "project")),
     );
-    all.add("no content", session.begin(&json!(1), &default));
+    all.add("no content", at_once(session.begin(&json!(1), &default)));
     all.add(
         "another role",
-        session.begin(&json!({ "role": "system", "content": "x" }), &default),
+        at_once(session.begin(&json!({ "role": "system", "content": "x" }), &default)),
     );
     all.add(
         "content of another kind",
-        session.begin(&json!({ "role": "user", "content": 1 }), &default),
+        at_once(session.begin(&json!({ "role": "user", "content": 1 }), &default)),
     );
-    all.add("a block of another kind", session.begin(&json!(["x"]), &default));
+    all.add(
+        "a block of another kind",
+        at_once(session.begin(&json!(["x"]), &default)),
+    );
     all.add(
         "a time of another kind",
-        session.begin(
+        at_once(session.begin(
             &json!({ "role": "user", "content": "x", "timestamp": "now" }),
             &default,
-        ),
+        )),
     );
     let chosen = PromptOptions {
         skills: vec!["project:nowhere".to_owned()],
         ..PromptOptions::default()
     };
-    all.add("unknown skill", session.begin(&text, &chosen));
+    all.add("unknown skill", at_once(session.begin(&text, &chosen)));
     let stopped = PromptOptions::default();
     stopped.abort.fire();
     all.add("stopped prompt", lab.run(session.prompt(&text, &stopped)));
-    all.add("stopped turn", session.begin(&text, &stopped));
+    all.add("stopped turn", at_once(session.begin(&text, &stopped)));
     lab.model
         .on_check(Rc::new(|| Box::pin(async { Err("no key".to_owned()) })));
     all.add("preflight", lab.run(session.prompt(&text, &default)));
@@ -127,12 +130,12 @@ fn of_sessions() -> Vec<(String, Error)> {
         lab.run(session.configure(None, None, Some(vec![Section::new("A", "")]))),
     );
 
-    let turn = session.begin(&text, &default).unwrap();
+    let turn = at_once(session.begin(&text, &default)).unwrap();
     all.add("nothing requested", lab.run(turn.dispatched()));
     all.add("not dispatched", lab.run(turn.append(vec![incoming(says("hi"))])));
     turn.request().unwrap();
     lab.run(turn.dispatched()).unwrap();
-    all.add("busy", session.begin(&text, &default));
+    all.add("busy", at_once(session.begin(&text, &default)));
     all.add("busy to delete", lab.run(lab.runtime.delete_session(ID)));
     all.add("busy to close", lab.runtime.close());
     let message = calls(&[("c1", "write_file", json!({})), ("c2", "add", json!({}))]);
@@ -159,7 +162,7 @@ fn of_sessions() -> Vec<(String, Error)> {
     lab.storage.always(Some(Fault::Refuse));
     lab.run(turn.finish(Outcome::Success, None)).unwrap();
     all.add("ended", turn.request());
-    all.add("pending", session.begin(&text, &default));
+    all.add("pending", at_once(session.begin(&text, &default)));
     all.add("storage", lab.run(session.flush()));
     lab.storage.always(Some(Fault::Conflict));
     all.add("somebody else", lab.run(session.flush()));
@@ -174,9 +177,9 @@ fn of_sessions() -> Vec<(String, Error)> {
     dispatched(&lab, &session);
     let lab = Lab::on(lab.storage.memory.clone(), true);
     let session = lab.open();
-    all.add("interrupted", session.begin(&text, &default));
+    all.add("interrupted", at_once(session.begin(&text, &default)));
     session.dispose().unwrap();
-    all.add("let go of", session.begin(&text, &default));
+    all.add("let go of", at_once(session.begin(&text, &default)));
     all.add("let go of, and named", lab.run(session.set_title("t".to_owned())));
     lab.runtime.close().unwrap();
     all.add("closed", lab.run(lab.runtime.open_session(ID)));

@@ -17,7 +17,7 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use lab::{
-    Lab, incoming,
+    Lab, at_once, incoming,
     pairing::{Pairs, call_ids, check_pairs},
     refused,
 };
@@ -83,7 +83,7 @@ fn replay(session: &Rc<Session<Value>>, lab: &Lab, messages: &[Value]) -> (usize
     while let Some(message) = rest.next() {
         assert!(is(message, "user"));
         turns += 1;
-        let turn = session.begin(message, &PromptOptions::default()).unwrap();
+        let turn = at_once(session.begin(message, &PromptOptions::default())).unwrap();
         let (request, report) = turn.request().unwrap();
         see(request, report);
         lab.run(turn.dispatched()).unwrap();
@@ -138,7 +138,7 @@ fn a_large_session_comes_out_of_storage_identical() {
     );
 
     // What the model sees next: everything but what failed, every call answered right behind it.
-    let turn = session.begin(&json!("next"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("next"), &PromptOptions::default())).unwrap();
     let (request, report) = turn.request().unwrap();
     let shown: Vec<&Value> = messages.iter().filter(|message| !failed(message)).collect();
     assert_eq!(messages.len() - shown.len(), 22);
@@ -369,7 +369,7 @@ fn lines_that_are_no_messages_are_refused_and_change_nothing() {
     };
     let lab = Lab::lenient();
     let session = lab.create();
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     lab.run(turn.dispatched()).unwrap();
     let (before, attempts) = (lab.stored(), lab.storage.attempts());
@@ -393,7 +393,7 @@ fn lines_that_are_no_messages_are_refused_and_change_nothing() {
     for line in text.lines() {
         let value: Value = serde_json::from_str(line).unwrap();
         if !value.is_string() {
-            let error = refused(session.begin(&value, &PromptOptions::default()));
+            let error = refused(at_once(session.begin(&value, &PromptOptions::default())));
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{line}");
         }
     }

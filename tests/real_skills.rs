@@ -81,7 +81,7 @@ fn compare_counts(folder: &str, outcomes: &[ParseOutcome]) {
 #[test]
 fn real_skill_files_load_or_are_refused_for_a_stated_reason() {
     let Some(files) = data("skills") else { return };
-    let mut catalog = Catalog::default();
+    let mut entries = Vec::new();
     let (mut outcomes, mut refused) = (Vec::new(), Vec::new());
     for path in files {
         let bytes = std::fs::read(&path).unwrap();
@@ -100,7 +100,7 @@ fn real_skill_files_load_or_are_refused_for_a_stated_reason() {
                 path.display()
             );
         }
-        catalog.add(SkillEntry::from_bytes("project", path.to_str().unwrap(), &bytes).unwrap());
+        entries.push(SkillEntry::from_bytes("project", path.to_str().unwrap(), &bytes).unwrap());
         if outcome.skill.is_none() {
             let folder = path.parent().and_then(Path::file_name).unwrap();
             refused.push(folder.to_str().unwrap().to_owned());
@@ -110,11 +110,18 @@ fn real_skill_files_load_or_are_refused_for_a_stated_reason() {
     compare_counts("skills", &outcomes);
     // Two fixtures that were made to be refused. The third, `invalid-yaml`, has its description after all.
     assert_eq!(refused, ["missing-description", "no-frontmatter"]);
+    let mut catalog = Catalog::default();
+    catalog.set_origin(1, entries);
     assert_eq!(catalog.list().len(), outcomes.len());
 
     // All of them at once: each block is where its span says, and none can close its own tag.
     let ids: Vec<String> = catalog.list().iter().map(|entry| entry.id.clone()).collect();
-    let loaded: Vec<LoadedSkill> = select(&catalog, &[], &ids).unwrap();
+    let chosen = select(&catalog, &[], &ids).unwrap().into_iter().cloned();
+    let read = |entry: SkillEntry| {
+        let content = std::fs::read_to_string(&entry.location).unwrap();
+        entry.load(content)
+    };
+    let loaded: Vec<LoadedSkill> = chosen.map(read).collect();
     assert_eq!(loaded.len(), outcomes.len() - refused.len());
     let rendered = render_skills(&loaded);
     assert_eq!(rendered.content.matches("</skill>").count(), loaded.len());

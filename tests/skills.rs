@@ -176,7 +176,6 @@ fn an_entry_is_listed_without_its_text() {
         "---\nname: A b\ndescription: d\nuser-invocable: false\ndisable-model-invocation: true\n---\nx";
     let entry = SkillEntry::new("project", "/s/SKILL.md", text).unwrap();
     let info = json!(entry);
-    assert_eq!(entry.content, text);
     assert_eq!(info["diagnostics"].as_array().unwrap().len(), 2);
     let mut rest = info.as_object().unwrap().clone();
     rest.remove("diagnostics");
@@ -211,11 +210,18 @@ fn choices_and_mentions_merge_in_catalogue_order_without_repeats() {
     let chosen = select(&catalog, &explicit, &mentioned).unwrap();
     let names: Vec<&str> = chosen.iter().map(|skill| skill.id.as_str()).collect();
     assert_eq!(names, ["project:/a", "personal:/a", "bundled:/b"]);
-    assert_eq!(chosen[0].content, file("a", "body"));
-    assert_eq!(chosen[0].revision, revision(&file("a", "body")));
-    assert_eq!(chosen[0].description.as_deref(), Some("about a"));
-    assert_eq!(chosen[0].path, "/a");
     assert_eq!(select(&catalog, &[], &[]), Ok(vec![]));
+    assert_eq!(
+        chosen[0].clone().load(file("a", "body")),
+        LoadedSkill {
+            id: "project:/a".into(),
+            name: "a".into(),
+            path: "/a".into(),
+            content: file("a", "body"),
+            revision: revision(&file("a", "body")),
+            description: Some("about a".into()),
+        }
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ import { setUpFrame, uncover } from './frame.js';
 import { COMMANDS, scriptedModel } from './model.js';
 import { Panel } from './panel.js';
 import { Reports } from './reports.js';
-import { bringSkills } from './skills.js';
+import { addFromFile, bundled } from './skills.js';
 import { bringRules, tools } from './tools.js';
 
 const byId = (id) => document.getElementById(id);
@@ -48,7 +48,17 @@ const conversation = new Conversation(byId('conversation'), byId('announcement')
 const panel = new Panel(byId('panel'));
 const chats = new ChatList(byId('chat-list'), { open: choose, rename, remove });
 const approvals = new Approvals(byId('approvals'), { answer });
-const composer = new Composer({ send, stop, preset: setPreset, failed: (error) => reports.error(error), announce: (text) => conversation.announce(text) });
+const composer = new Composer({
+    send,
+    stop,
+    preset: setPreset,
+    failed: (error) => reports.error(error),
+    announce: (text) => conversation.announce(text),
+    gone: (id) => reports.notice('skill_unavailable', `the skill \`${id}\` was chosen for your next message and cannot be any more`),
+    addSkills,
+    enableSkill,
+    removeSkill,
+});
 
 // ---- starting -----------------------------------------------------------------------------------------------------
 
@@ -56,7 +66,7 @@ async function start() {
     try {
         await init();
         runtime = await Runtime.open({ host: files, tools, model: watched(scriptedModel({ pause: pause() })) });
-        await bringSkills(runtime.skills);
+        await runtime.skills.addSource(bundled);
         await bringRules(runtime.permissions);
     } catch (error) {
         reports.error(error, 'Starting');
@@ -220,6 +230,8 @@ async function markRead() {
 /** Another tab may have written to the chat that is shown here, in a browser where tabs cannot tell each other. */
 async function refreshWhenSeen() {
     if (document.visibilityState !== 'visible' || !session) return;
+    // Another tab may have added a skill, too.
+    await trying('Reading skills', () => runtime.skills.refresh());
     const { id, header, state } = session;
     const idle = !state.isRunning && !state.hasPendingSave && running === undefined;
     const infos = (await trying('Listing', () => runtime.listSessions({ limit: chatsShown + 1 }))) ?? [];
@@ -471,6 +483,28 @@ async function setPreset(preset) {
     await trying('Permissions', () => oneAtATime(chosenFor, () => chosenFor.setPermissionPreset(preset)));
     showState();
     conversation.announce('The model is told with your next message.');
+}
+
+/** Adds skills from files, each by itself: one that is none does not keep the others out. */
+async function addSkills(files) {
+    for (const file of files) {
+        const added = await trying(`Adding ${file.name}`, () => addFromFile(runtime.skills, file));
+        if (added) conversation.announce(`Added the skill ${added.name}.`);
+    }
+}
+
+function enableSkill(id, on) {
+    return trying(on ? 'Switching on' : 'Switching off', async () => {
+        await runtime.skills.setEnabled(id, on);
+        conversation.announce(on ? 'Switched on.' : 'Switched off.');
+    });
+}
+
+function removeSkill(id) {
+    return trying('Removing', async () => {
+        await runtime.skills.remove(id);
+        conversation.announce('Removed. What was said with the skill stays.');
+    });
 }
 
 /** Gives a person's answer to a call that waits. */

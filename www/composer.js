@@ -9,7 +9,8 @@ const byId = (id) => document.getElementById(id);
 export class Composer {
     /**
      * @param {{ send(draft: Draft): void, stop(): void, preset(value: string | null): void, failed(error: unknown): void,
-     *     announce(text: string): void }} actions
+     *     announce(text: string): void, addSkills(files: File[]): void, gone(id: string): void, enableSkill(id: string, on: boolean): void,
+     *     removeSkill(id: string): void }} actions
      * @typedef {{ content: string | object[], skills: string[], text: string, images: object[] }} Draft
      */
     constructor(actions) {
@@ -30,26 +31,47 @@ export class Composer {
     /** The skills to choose from, as the catalogue lists them. */
     setSkills(skills) {
         this.skills = skills;
-        for (const id of this.chosen) if (!skills.some((skill) => skill.id === id)) this.chosen.delete(id);
-        byId('skill-list').replaceChildren(
-            ...skills.map((skill) => {
-                const box = el('input', { type: 'checkbox', value: skill.id, disabled: !choosable(skill) });
-                box.addEventListener('change', () => this.#choose(skill.id, box.checked));
-                return el(
-                    'label',
-                    { class: 'skill' },
-                    box,
-                    el(
-                        'span',
-                        {},
-                        el('strong', {}, skill.name || skill.location),
-                        skill.status !== 'active' && el('span', { class: 'tag warn' }, skill.status),
-                        el('span', { class: 'small' }, skill.description),
-                    ),
-                );
-            }),
-        );
+        for (const id of this.chosen) {
+            const skill = skills.find((skill) => skill.id === id);
+            if (skill && choosable(skill)) continue;
+            this.chosen.delete(id);
+            this.actions.gone(id);
+        }
+        const list = byId('skills');
+        // The list is made anew under whoever is in it: the focus goes where it was, or to what is beside the list.
+        const had = list.contains(document.activeElement) && document.activeElement.dataset.key;
+        list.replaceChildren(...skills.map((skill) => this.#row(skill)));
+        if (had) ([...list.querySelectorAll('[data-key]')].find(({ dataset }) => dataset.key === had) ?? byId('skill-files')).focus();
         this.#refresh();
+    }
+
+    #row(skill) {
+        const { id, status, scope, enabled } = skill;
+        const name = skill.name || skill.location;
+        const box = el('input', { type: 'checkbox', value: id, disabled: !choosable(skill), 'data-key': `choose ${id}` });
+        box.addEventListener('change', () => this.#choose(id, box.checked));
+        const button = (what, key, work) =>
+            el('button', { type: 'button', class: 'quiet', 'aria-label': `${what} skill ${name}`, 'data-key': `${key} ${id}`, on: { click: work } }, what);
+        const problems = skill.diagnostics.filter(({ severity }) => severity !== 'info');
+        return el(
+            'div',
+            { class: 'skill' },
+            el(
+                'label',
+                {},
+                box,
+                el(
+                    'span',
+                    {},
+                    el('strong', {}, name),
+                    status !== 'active' && el('span', { class: 'tag warn' }, status),
+                    el('span', { class: 'small' }, skill.description),
+                    ...problems.map(({ message }) => el('span', { class: 'small' }, `Note: ${message}.`)),
+                ),
+            ),
+            button(enabled ? 'Switch off' : 'Switch on', 'switch', () => this.actions.enableSkill(id, !enabled)),
+            scope === 'personal' && button('Remove', 'remove', () => this.actions.removeSkill(id)),
+        );
     }
 
     /** Goes to another chat: what was begun there comes back, also after a reload. */
@@ -57,7 +79,8 @@ export class Composer {
         const draftKey = `draft ${id}`;
         if (draftKey === this.draftKey) return;
         this.draftKey = draftKey;
-        this.#put(sessionStorage.getItem(this.draftKey) ?? '', [], []);
+        const { text = '', skills = [] } = JSON.parse(sessionStorage.getItem(draftKey) ?? '{}');
+        this.#put(text, [], skills.filter((id) => this.skills.some((skill) => skill.id === id && choosable(skill))));
     }
 
     /** A draft that was not sent comes back, unless there is a new one. */
@@ -67,7 +90,7 @@ export class Composer {
 
     /** The draft was stored as a message. */
     sent() {
-        if (this.draftKey && this.text.value === '') sessionStorage.removeItem(this.draftKey);
+        if (this.text.value === '' && this.chosen.size === 0) this.#keep();
     }
 
     /** What is possible now. `blocked` says why nothing can be sent; `running` that an answer is being written here. */
@@ -108,7 +131,7 @@ export class Composer {
         byId('stop').addEventListener('click', () => this.actions.stop());
         this.preset.addEventListener('change', () => this.actions.preset(this.preset.value || null));
         text.addEventListener('input', () => {
-            if (this.draftKey) sessionStorage.setItem(this.draftKey, text.value);
+            this.#keep();
             this.#complete(true);
             this.#refresh();
         });
@@ -121,6 +144,11 @@ export class Composer {
             event.stopPropagation();
             this.#openSkills(false);
             toggle.focus();
+        });
+        const skillFiles = byId('skill-files');
+        skillFiles.addEventListener('change', () => {
+            this.actions.addSkills([...skillFiles.files]);
+            skillFiles.value = '';
         });
         const files = byId('files');
         files.addEventListener('change', () => {
@@ -187,7 +215,16 @@ export class Composer {
     #choose(id, on) {
         if (on) this.chosen.add(id);
         else this.chosen.delete(id);
+        this.#keep();
         this.#refresh();
+    }
+
+    /** What was begun outlives a reload, but for images. */
+    #keep() {
+        if (!this.draftKey) return;
+        const draft = { text: this.text.value, skills: [...this.chosen] };
+        if (draft.text === '' && draft.skills.length === 0) sessionStorage.removeItem(this.draftKey);
+        else sessionStorage.setItem(this.draftKey, JSON.stringify(draft));
     }
 
     #mentioned() {
@@ -202,7 +239,7 @@ export class Composer {
 
     /** Everything that goes with the next message, as chips. */
     #refresh() {
-        for (const box of byId('skill-list').querySelectorAll('input')) box.checked = this.chosen.has(box.value);
+        for (const box of byId('skills').querySelectorAll('input')) box.checked = this.chosen.has(box.value);
         byId('toggle-skills').textContent = this.chosen.size > 0 ? `Skills (${this.chosen.size})` : 'Skills';
         const mentioned = this.#mentioned();
         const nameOf = (id) => this.skills.find((skill) => skill.id === id)?.name ?? id;

@@ -11,6 +11,7 @@ export const COMMANDS = [
     ['/list path', 'calls list_files: try . or docs'],
     ['/read path', 'calls read_file: try notes.md, secrets/key.txt, or shortcut/key.txt, which leads there'],
     ['/write path your words', 'calls write_file: try notes.md, memory/today.md, or outbox/a.md, which leads outside'],
+    ['/load name', 'calls load_skill: try plain-language, or the name of a skill that you added'],
     ['/twice path your words', 'calls write_file twice at once, the second time for a copy'],
     ['/fail', 'begins an answer, then fails'],
     ['/fail at once', 'fails before the first word'],
@@ -77,6 +78,8 @@ function answerTo({ systemPrompt, messages, tools }) {
             return { text: `${SELF} I list files.`, calls: [call('list_files', { path: command[2] ?? '.' })] };
         case 'read':
             return { text: `${SELF} I read a file.`, calls: [call('read_file', { path: command[2] ?? '' })] };
+        case 'load':
+            return { text: `${SELF} I load a skill.`, calls: [call('load_skill', { name: command[2] ?? '' })] };
         case 'write':
         case 'twice': {
             const [, path, content] = /^(\S*) ?([^]*)$/u.exec(command[2] ?? '');

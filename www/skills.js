@@ -1,27 +1,32 @@
-// The skills that come with the demo: read from their files, and handed to the runtime where they are new.
+// Where the skills of the demo come from: files of the page, and files that somebody adds.
 
 import { parseSkill } from '/pkg/browser.js';
 
 const NAMES = ['bug-report', 'code-review', 'commit-message', 'plain-language', 'release-notes'];
-const SCOPE = 'bundled';
 
-/** Makes the bundled skills of the catalogue those of this page. */
-export async function bringSkills(catalog) {
-    const files = await Promise.all(
-        NAMES.map(async (name) => {
-            const location = `/skills/${name}/SKILL.md`;
-            const response = await fetch(`.${location}`);
-            if (!response.ok) throw new Error(`${location}: the server answered ${response.status}`);
-            return { location, content: await response.text() };
-        }),
-    );
-    const before = catalog.list().filter(({ scope }) => scope === SCOPE);
-    for (const { location, content } of files) {
-        const revision = parseSkill(content, location).skill?.revision;
-        const there = before.find((skill) => skill.location === location);
-        if (there === undefined || there.revision !== revision) await catalog.add({ content, location, scope: SCOPE });
-    }
-    for (const { id, location } of before) {
-        if (!files.some((file) => file.location === location)) await catalog.remove(id);
-    }
+/** The skills that come with the demo, read from their files whenever one is chosen. */
+export const bundled = {
+    scope: 'bundled',
+    list: () => NAMES.map((name) => ({ location: `/skills/${name}/SKILL.md`, read: () => fetched(`./skills/${name}/SKILL.md`) })),
+};
+
+async function fetched(address) {
+    const response = await fetch(address);
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    return response.text();
+}
+
+/** The most that is read of a file that somebody adds: more than the library takes, so that it says so. */
+const MOST = 32 * 1024 * 1024 + 1;
+
+/**
+ * Adds a skill from a file. Many are called `SKILL.md`, so that one stands under the name that it gives itself, and a file with
+ * the same name takes its place.
+ *
+ * @param {File} file
+ */
+export async function addFromFile(catalog, file) {
+    const content = new Uint8Array(await file.slice(0, MOST).arrayBuffer());
+    const name = content.length < MOST ? parseSkill(content).skill?.name : undefined;
+    return catalog.add({ content, location: name === undefined ? file.name : `/my-skills/${name}/SKILL.md` });
 }

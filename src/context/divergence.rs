@@ -28,6 +28,8 @@ pub enum DeclaredEvent {
     Preset,
     /// Another run context.
     RunContext,
+    /// Other skills that the model may load.
+    Skills,
     /// Another preamble or other host sections.
     Sections,
     /// Another model.

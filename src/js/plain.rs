@@ -331,4 +331,8 @@ impl MessageData for JsValue {
     fn to_json_text(&self) -> Self {
         js_json_text(self)
     }
+
+    fn of_json_text(text: &str) -> Self {
+        js_refrozen(parsed(text))
+    }
 }

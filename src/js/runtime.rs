@@ -16,15 +16,15 @@ use super::{
     plain::{self, fold, list, object, to_js},
     promised,
     session::Session,
+    skills::SkillCatalog,
     tabs::JsTabs,
 };
 use crate::{
-    Error, ErrorCode, Result,
+    Result,
     message::MessageView,
     permissions::protected_names,
-    runtime::{self, Parts, RuntimeEvent, Tabs},
+    runtime::{self, Parts, RuntimeEvent, SkillOptions, Tabs},
     session::NewSession,
-    skills::SkillEntry,
     storage::{
         ListFilter, SessionRecord, Storage, StorageInfo,
         indexed_db::{Durability, IndexedDb, is_unavailable},
@@ -229,9 +229,7 @@ impl Runtime {
     /// The skills to choose from.
     #[wasm_bindgen(getter)]
     pub fn skills(&self) -> SkillCatalog {
-        SkillCatalog {
-            inner: self.inner.clone(),
-        }
+        SkillCatalog::new(self.inner.clone())
     }
 
     /// The calls that people are asked about.
@@ -282,7 +280,7 @@ impl Runtime {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
-        for name in ["authorize", "compaction", "countTokens", "defaults", "skills"] {
+        for name in ["authorize", "compaction", "countTokens", "defaults"] {
             if options.get(name)?.is_some() {
                 return Err(options.wrong(name, "is not supported by this version; leave it out"));
             }
@@ -295,6 +293,12 @@ impl Runtime {
         let names = plain::json_in(&options.get_as_is("protectedNames")?, "options.protectedNames")?;
         let names = FromJson::from_json(&names, "options.protectedNames")?;
         let protected = protected_names(names, fold)?;
+        let skills = match options.get("skills")? {
+            Some(skills) => {
+                FromJson::from_json(&plain::json_in(&skills, "options.skills")?, "options.skills")?
+            }
+            None => SkillOptions::default(),
+        };
         let tools = match options.get("tools")? {
             Some(tools) => JsTools::new(&tools, "options.tools")?,
             None => JsTools::default(),
@@ -316,74 +320,10 @@ impl Runtime {
             host: host.map(|host| Rc::new(host) as Rc<dyn runtime::Host>),
             fold,
             protected,
+            skills,
         };
         Ok((place, Box::new(parts), default_cwd))
     }
-}
-
-/// Skills to choose from; those that are added are kept in storage.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct SkillCatalog {
-    inner: Rc<runtime::Runtime<JsValue>>,
-}
-
-#[wasm_bindgen]
-impl SkillCatalog {
-    /// Adds a skill from the text or the bytes of its `SKILL.md`, or replaces the one with the same scope and
-    /// location.
-    #[wasm_bindgen(unchecked_return_type = "Promise<SkillInfo>")]
-    pub fn add(
-        &self,
-        #[wasm_bindgen(
-            unchecked_param_type = "{ content: string | Uint8Array; location: string; scope?: string }"
-        )]
-        skill: JsValue,
-    ) -> Promise {
-        let inner = self.inner.clone();
-        promised(Self::file(&skill).map(|(content, location, scope)| async move {
-            let entry = inner.add_skill(&content, &location, &scope).await?;
-            Ok(skill_info(&entry))
-        }))
-    }
-
-    /// All skills, in catalogue order: scope, name, location.
-    #[wasm_bindgen(unchecked_return_type = "SkillInfo[]")]
-    pub fn list(&self) -> JsValue {
-        list(self.inner.skills().iter().map(skill_info))
-    }
-
-    /// Removes a skill. What was said with it stays.
-    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
-    pub fn remove(&self, #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue) -> Promise {
-        let inner = self.inner.clone();
-        promised(text(&id, "id").map(|id| async move {
-            inner.remove_skill(&id).await?;
-            Ok(JsValue::UNDEFINED)
-        }))
-    }
-}
-
-impl SkillCatalog {
-    fn file(skill: &JsValue) -> Result<(String, String, String)> {
-        let skill = Foreign::record(skill, "skill")?;
-        let member = |name: &str| Ok::<_, Error>(skill.get(name)?.unwrap_or(JsValue::UNDEFINED));
-        let location = text(&member("location")?, &skill.path("location"))?;
-        let scope = skill.text("scope")?.unwrap_or_else(|| "personal".to_owned());
-        let content = file_text(&member("content")?, &skill.path("content"))?;
-        Ok((content, location, scope))
-    }
-}
-
-/// The text of a file that is given as text or as UTF-8 bytes.
-pub(super) fn file_text(content: &JsValue, name: &str) -> Result<String> {
-    let Some(bytes) = plain::bytes_in(content, name)? else {
-        return text(content, name);
-    };
-    String::from_utf8(bytes).map_err(|_| {
-        let text = format!("`{name}` is not UTF-8; save the file as UTF-8");
-        Error::new(ErrorCode::SkillInvalid, text).with("field", name)
-    })
 }
 
 fn runtime_event(event: &RuntimeEvent) -> JsValue {
@@ -403,8 +343,4 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
 
 fn session_info(record: &SessionRecord) -> JsValue {
     to_js(&record.info())
-}
-
-fn skill_info(entry: &SkillEntry) -> JsValue {
-    to_js(entry)
 }

@@ -390,8 +390,7 @@ impl Session {
         let inner = self.inner.clone();
         promised(
             prompt_arguments(&content, &options).map(|(content, options, abort)| async move {
-                inner.look_around().await;
-                Ok(Turn::new(inner.begin(&content, &options)?, abort).into())
+                Ok(Turn::new(inner.begin(&content, &options).await?, abort).into())
             }),
         )
     }

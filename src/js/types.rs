@@ -206,6 +206,41 @@ export interface RuntimeOptions {
     now?: () => number;
     /** Whether results of calls that were not allowed are refused. By default true. */
     strict?: boolean;
+    skills?: {
+        /**
+         * At most so many tokens of the system prompt list the skills that the model may load. By default 2,000; with 0 none is
+         * offered to it.
+         */
+        tokenCap?: number;
+        /** Scopes from the strongest to the weakest. By default `project`, `personal`, `bundled`. */
+        scopeOrder?: string[];
+    };
+}
+
+/** A host's place where skills are. */
+export interface SkillSource {
+    /** `project`, `personal`, `bundled` or a name of your own without colons. */
+    scope: string;
+    /**
+     * The files that are there now; asked when the source is added, and by `refresh()`. Each file is read then, for its name and
+     * description, and again whenever its skill is chosen. `location` is shown to the model.
+     */
+    list(): Promise<SkillFile[]> | SkillFile[];
+}
+
+/** A `SKILL.md` that a source lists. */
+export interface SkillFile {
+    location: string;
+    /** Its text or its bytes, as they are now. */
+    read(): Promise<string | Uint8Array> | string | Uint8Array;
+}
+
+/** How sources are read. */
+export interface RefreshOptions {
+    /** Stops it; the catalogue stays as it is. */
+    signal?: AbortSignal;
+    /** Hears how many files were read, and how many there are as far as that is known. */
+    onProgress?: (progress: { read: number; files: number }) => void;
 }
 
 /** What a session begins with. */
@@ -347,6 +382,7 @@ export type RuntimeEvent =
     | { type: "session-deleted"; sessionId: string }
     /** Another tab or worker stored something of this session. */
     | { type: "session-changed"; sessionId: string }
+    /** Skills were added, removed, switched on or off, or are others after a refresh. */
     | { type: "skills-changed" }
     /** Permission groups or rules changed: here, or elsewhere, which is noticed when they are looked at. */
     | { type: "permissions-changed" };

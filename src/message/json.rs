@@ -118,6 +118,10 @@ impl MessageData for Value {
     fn to_json_text(&self) -> Self {
         Value::from(self.to_string())
     }
+
+    fn of_json_text(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
 }
 
 /// A number as JavaScript writes it: the shortest digits that are it, without an exponent from 1e-6 to below 1e21.

@@ -34,7 +34,7 @@ impl<M: MessageData + 'static> Session<M> {
         if abort.has_fired() {
             return Err(aborted());
         }
-        let input = self.input(content, options)?;
+        let input = self.input(content, options, abort).await?;
         let reference = self.machine().header().model.clone();
         let ready = abort.unless_fired(model.check(reference)).await;
         // A model that fails because it was stopped was stopped.
@@ -191,6 +191,14 @@ impl<M: MessageData + 'static> Session<M> {
                 decided,
                 host: self.runtime.parts.host.clone(),
             };
+            if self.machine().is_load_tool(&call.name) {
+                let loaded = abort.unless_fired(self.runtime.run_load_skill(&call)).await;
+                let body = loaded.unwrap_or_else(|| Err(aborted())).map_err(told)?;
+                return Ok(Incoming {
+                    body,
+                    degraded: Vec::new(),
+                });
+            }
             return self.runtime.parts.tools.run(call, context, abort.clone()).await;
         }
     }

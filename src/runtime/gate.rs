@@ -208,7 +208,8 @@ impl<M: MessageData + 'static> Session<M> {
                 style,
             )
         };
-        let visible = machine.tools().iter().filter(|tool| !denied(&tool.name));
+        let tools = machine.tools(!self.runtime.skills.section().is_empty());
+        let visible = tools.into_iter().filter(|tool| !denied(&tool.name));
         visible.map(|tool| tool.declaration.clone()).listed()
     }
 

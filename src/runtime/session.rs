@@ -6,7 +6,10 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use super::{ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, RuntimeEvent, Signal, Turn};
+use super::{
+    ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, RuntimeEvent, Signal, Turn,
+    signal::{self, OneAtATime},
+};
 use crate::{
     Error, ErrorCode, Result,
     context::{Notice, NoticeCode},
@@ -17,7 +20,7 @@ use crate::{
     session::{
         Degraded, Exclusive, Hint, Incoming, Machine, ModelRef, Outcome, Pending, Stamp, TurnEnd, TurnInput,
     },
-    skills::{self, MentionNoticeCode},
+    skills::{self, MentionNoticeCode, SkillEntry},
     storage::{CommitStatus, SessionStorage, StoredSession},
 };
 
@@ -118,8 +121,7 @@ pub struct Session<M> {
     pub(super) runtime: Rc<Runtime<M>>,
     machine: RefCell<Machine<M>>,
     storage: Rc<dyn SessionStorage<M>>,
-    /// Fires when the save that is under way is over.
-    saving: RefCell<Option<Signal>>,
+    saving: OneAtATime,
     running: RefCell<Option<Running>>,
     /// Fires with the next answer of a person, or the end of a turn.
     answers: RefCell<Signal>,
@@ -188,18 +190,6 @@ impl<M: MessageData + 'static> Drop for Ending<'_, M> {
     }
 }
 
-/// A save under way.
-pub(super) struct Saving<'a, M>(&'a Session<M>);
-
-impl<M> Drop for Saving<'_, M> {
-    fn drop(&mut self) {
-        let over = self.0.saving.take();
-        if let Some(over) = over {
-            over.fire();
-        }
-    }
-}
-
 impl<M: MessageData + 'static> Session<M> {
     pub(super) fn new(runtime: &Rc<Runtime<M>>, machine: Machine<M>) -> Rc<Self> {
         let storage = runtime.parts.storage.session(machine.id());
@@ -208,7 +198,7 @@ impl<M: MessageData + 'static> Session<M> {
             runtime: runtime.clone(),
             machine: RefCell::new(machine),
             storage,
-            saving: RefCell::default(),
+            saving: OneAtATime::default(),
             running: RefCell::default(),
             answers: RefCell::default(),
             gone: Signal::default(),
@@ -255,17 +245,9 @@ impl<M: MessageData + 'static> Session<M> {
 
     // ---- saving ------------------------------------------------------------------------------------------------
 
-    /// Waits until no other save is under way. Those that wait come in the order in which they asked.
-    pub(super) async fn turn_to_save(&self) -> Saving<'_, M> {
-        loop {
-            let other = self.saving.borrow().clone();
-            match other {
-                Some(over) => over.fired().await,
-                None => break,
-            }
-        }
-        *self.saving.borrow_mut() = Some(Signal::default());
-        Saving(self)
+    /// Waits until no other save is under way.
+    pub(super) async fn turn_to_save(&self) -> signal::Turn<'_> {
+        self.saving.turn().await
     }
 
     /// Saves the queue in order. What cannot be saved stays, and everything behind it.
@@ -412,14 +394,38 @@ impl<M: MessageData + 'static> Session<M> {
 
     // ---- turns -------------------------------------------------------------------------------------------------
 
-    /// What a turn begins with: the message as it was typed, and the skills chosen for it.
-    pub(super) fn input(&self, content: &M, options: &PromptOptions) -> Result<TurnInput<M>> {
+    /// What a turn begins with: the message as it was typed, and the skills chosen for it, as their files are now.
+    pub(super) async fn input(
+        &self,
+        content: &M,
+        options: &PromptOptions,
+        abort: &Signal,
+    ) -> Result<TurnInput<M>> {
         let message = loop_dialect::typed_message(content, self.runtime.parts.world.now())?;
-        let catalog = self.runtime.catalog.borrow();
+        let (chosen, notices) = self.choices(&message, options)?;
+        let read = async {
+            let mut skills = Vec::new();
+            for skill in &chosen {
+                skills.push(self.runtime.read_skill(skill).await?);
+            }
+            Ok(skills)
+        };
+        let skills = abort.unless_fired(read).await.unwrap_or_else(|| Err(aborted()))?;
+        Ok(TurnInput {
+            message,
+            skills,
+            offered_skills: self.runtime.skills.section(),
+            notices,
+        })
+    }
+
+    /// The skills that are chosen for a message, by id or in its text, and what looks like a choice and is none.
+    fn choices(&self, message: &M, options: &PromptOptions) -> Result<(Vec<SkillEntry>, Vec<Notice>)> {
+        let catalog = self.runtime.skills.catalog.borrow();
         let (mut mentioned, mut notices) = (Vec::new(), Vec::new());
         if options.mentions {
             let mentionable = catalog.mentionable();
-            for text in loop_dialect::texts(&message)
+            for text in loop_dialect::texts(message)
                 .iter()
                 .filter_map(|text| text.text_lossy())
             {
@@ -440,12 +446,8 @@ impl<M: MessageData + 'static> Session<M> {
             message_index: Some(at),
             detail: Some(notice.name),
         });
-        let skills = skills::select(&catalog, &options.skills, &mentioned)?;
-        Ok(TurnInput {
-            message,
-            skills,
-            notices: notices.listed(),
-        })
+        let chosen = skills::select(&catalog, &options.skills, &mentioned)?;
+        Ok((chosen.into_iter().cloned().listed(), notices.listed()))
     }
 
     /// Begins a turn for a host with a loop of its own.
@@ -453,12 +455,15 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `session_busy`, `session_interrupted`, `pending_save`, `skill_unavailable`, `invalid_argument`,
     /// `aborted`.
-    pub fn begin(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<Turn<M>> {
+    pub async fn begin(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<Turn<M>> {
+        self.look_around().await;
         let _exclusive = self.exclusive(Exclusive::AtRest)?;
-        if options.abort.has_fired() {
+        let preparing = self.driven(&options.abort);
+        if preparing.abort().has_fired() {
             return Err(aborted());
         }
-        let input = self.input(content, options)?;
+        let input = self.input(content, options, preparing.abort()).await?;
+        drop(preparing);
         let number = self.machine_mut().prepare(input)?;
         self.begun(number, &options.abort);
         Ok(Turn::new(self, number))

@@ -1,4 +1,4 @@
-//! A signal that fires once: for aborting, and for waiting until something is over.
+//! A signal that fires once: for aborting, for waiting until something is over, and for going one at a time.
 
 use std::{
     cell::{Cell, RefCell},
@@ -105,5 +105,36 @@ impl Signal {
             fired.as_mut().poll(context).map(|()| None)
         })
         .await
+    }
+}
+
+/// Lets one through at a time, in the order in which they come.
+#[derive(Debug, Default)]
+pub(super) struct OneAtATime(RefCell<Option<Signal>>);
+
+/// Whose turn it is; over when it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a>(&'a OneAtATime);
+
+impl OneAtATime {
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        loop {
+            let other = self.0.borrow().clone();
+            match other {
+                Some(over) => over.fired().await,
+                None => break,
+            }
+        }
+        *self.0.borrow_mut() = Some(Signal::default());
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let over = self.0.0.take();
+        if let Some(over) = over {
+            over.fire();
+        }
     }
 }

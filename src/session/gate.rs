@@ -228,7 +228,7 @@ impl<M: MessageData> Machine<M> {
 
     /// A declared tool.
     pub fn tool(&self, name: &str) -> Option<&ToolDeclaration<M>> {
-        self.tools().iter().find(|tool| tool.name == name)
+        self.tools(true).into_iter().find(|tool| tool.name == name)
     }
 
     /// What the gate is asked about a call, once for every run context that counts. `found` is what the tool found in the

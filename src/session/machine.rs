@@ -28,8 +28,8 @@ use crate::{
     },
     permissions::{Preset, permissions_text},
     prompt::{
-        Checkpoint, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
-        system_prompt_at, validate_host_sections,
+        Checkpoint, SKILLS, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
+        replay_system_prompt, system_prompt_at, validate_host_sections,
     },
     skills,
     storage::{
@@ -52,8 +52,10 @@ pub struct Stamp {
 /// What the machine needs to know of its surroundings.
 #[derive(Clone, Debug)]
 pub struct Surroundings<M> {
-    /// The declared tools.
+    /// The declared tools of the host.
     pub tools: Rc<[ToolDeclaration<M>]>,
+    /// The tool to load a skill, unless the host has its own. The model is told of it while there are skills to load.
+    pub load_tool: Option<ToolDeclaration<M>>,
     /// Whether results of calls that were not allowed are refused.
     pub strict: bool,
 }
@@ -105,6 +107,8 @@ pub enum Exclusive {
 struct Turn<M> {
     prepared: Option<Prepared<M>>,
     system_prompt: String,
+    /// Whether the system prompt lists skills.
+    offers_skills: bool,
     notices: Vec<Notice>,
     built: Option<RequestTrace>,
     partial: Option<Incoming<M>>,
@@ -342,9 +346,12 @@ impl<M: MessageData> Machine<M> {
             skills: Some(input.skills),
             placement: Some(Placement::User),
         });
-        let sections = self.sections()?;
+        let offers_skills = !input.offered_skills.is_empty();
+        self.compare_skills(&input.offered_skills)?;
+        let sections = self.sections(input.offered_skills)?;
         self.turn = Some(Turn {
             system_prompt: render_system_prompt(&sections)?,
+            offers_skills,
             prepared: Some(Prepared {
                 message: input.message,
                 outline,
@@ -361,8 +368,25 @@ impl<M: MessageData> Machine<M> {
         Ok(self.turns_begun)
     }
 
+    /// Declares whether other skills are offered than in the last dispatched prompt.
+    fn compare_skills(&mut self, offered: &str) -> Result<()> {
+        self.events.retain(|event| *event != DeclaredEvent::Skills);
+        let before = self.offered_before()?;
+        if !self.checkpoints.is_empty() && before.as_deref().unwrap_or_default() != offered {
+            self.declare(DeclaredEvent::Skills);
+        }
+        Ok(())
+    }
+
+    /// The section `<skills>` of the last dispatched prompt.
+    fn offered_before(&self) -> Result<Option<String>> {
+        let sections = replay_system_prompt(&self.checkpoints, u32::MAX)?;
+        let offered = sections.into_iter().find(|section| section.name == SKILLS);
+        Ok(offered.map(|section| section.content))
+    }
+
     /// The sections of the system prompt, as they stand.
-    fn sections(&self) -> Result<Vec<Section>> {
+    fn sections(&self, offered_skills: String) -> Result<Vec<Section>> {
         let section = |name: &str, content: String| Section {
             name: name.to_owned(),
             content,
@@ -373,6 +397,7 @@ impl<M: MessageData> Machine<M> {
             project_instructions_body(&self.header.project_instructions),
         ));
         self.header.sections.iter().cloned().append_to(&mut sections);
+        sections.push(section(SKILLS, offered_skills));
         let directory = self.working_directory();
         if !directory.is_empty() {
             sections.push(section("cwd", format!("Current working directory: {directory}")));
@@ -453,15 +478,17 @@ impl<M: MessageData> Machine<M> {
             compaction,
         )?;
         turn.notices.iter().cloned().append_to(&mut notices);
-        let (tokens, parts) = self.measure(&projection, &turn.system_prompt, compaction);
+        let tools = self.tools(turn.offers_skills);
+        let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).listed();
+        let (tokens, mut parts) = self.measure(&projection, compaction);
+        parts.system_prompt = text_tokens(&turn.system_prompt);
+        parts.tools = texts.iter().map(|text| text_tokens(text)).sum();
         let model = self.header.model.as_ref();
         let budget = ContextBudget::new(
             model.and_then(|model| model.context_window),
             model.and_then(|model| model.max_tokens),
             parts,
         );
-        let tools = &self.surroundings.tools;
-        let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).listed();
         let trace = RequestTrace {
             tools: joined(&texts, ","),
             system_prompt: turn.system_prompt.clone(),
@@ -487,23 +514,13 @@ impl<M: MessageData> Machine<M> {
         ))
     }
 
-    /// Estimated tokens per source, and by part.
+    /// Estimated tokens per source, and by part of the messages.
     fn measure(
         &self,
         projection: &Projection,
-        system_prompt: &str,
         compaction: Option<&CompactionCheckpoint>,
     ) -> (Vec<u32>, BudgetParts) {
-        let mut parts = BudgetParts {
-            system_prompt: text_tokens(system_prompt),
-            tools: self
-                .surroundings
-                .tools
-                .iter()
-                .map(|tool| text_tokens(&tool.json))
-                .sum(),
-            ..BudgetParts::default()
-        };
+        let mut parts = BudgetParts::default();
         let snapshot_tokens = |at: u32| {
             self.snapshots
                 .get(at as usize)
@@ -828,9 +845,11 @@ impl<M: MessageData> Machine<M> {
             }
         };
         batch.answer(&becomes, stamp.now);
+        let offers_skills = self.offered_before()?.is_some();
         self.turn = Some(Turn {
             prepared: None,
             system_prompt,
+            offers_skills,
             notices: Vec::new(),
             built: None,
             partial: None,
@@ -1066,9 +1085,17 @@ impl<M: MessageData> Machine<M> {
         &self.gate
     }
 
-    /// The declared tools.
-    pub fn tools(&self) -> &[ToolDeclaration<M>] {
-        &self.surroundings.tools
+    /// The tools that the model is told of while skills are offered to it, or while none are.
+    pub fn tools(&self, offers_skills: bool) -> Vec<&ToolDeclaration<M>> {
+        let own = self.surroundings.load_tool.as_ref();
+        let own = own.filter(|_| offers_skills);
+        self.surroundings.tools.iter().chain(own).listed()
+    }
+
+    /// Whether calls of this tool load a skill, here.
+    pub fn is_load_tool(&self, name: &str) -> bool {
+        let own = self.surroundings.load_tool.as_ref();
+        own.is_some_and(|tool| tool.name == name)
     }
 
     fn lengths(&self) -> Lengths {

@@ -15,6 +15,8 @@ pub struct TurnInput<M> {
     pub message: M,
     /// The skills chosen for it, in catalogue order.
     pub skills: Vec<LoadedSkill>,
+    /// The section `<skills>`; without one the model is not offered the tool to load a skill.
+    pub offered_skills: String,
     /// Mentions that named no skill, or several.
     pub notices: Vec<Notice>,
 }

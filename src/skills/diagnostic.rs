@@ -109,6 +109,10 @@ codes! {
     UnknownField = "unknown_field",
     /// There are no instructions after the frontmatter.
     EmptyBody = "empty_body",
+    /// The file could not be read.
+    Unreadable = "unreadable",
+    /// The same location is listed twice in one scope.
+    ListedTwice = "listed_twice",
 }
 
 impl fmt::Display for DiagnosticCode {

@@ -111,6 +111,17 @@ impl Storage<JsValue> for IndexedDb {
 struct Shared(Rc<Connection>);
 
 impl SharedStorage for Shared {
+    fn get(&self, store: &str, key: &str) -> LocalFuture<'_, Result<Option<Value>>> {
+        let (name, key) = (store.to_owned(), JsValue::from_str(key));
+        Box::pin(async move {
+            known_store(&name)?;
+            let ask = |work: &Work| Ok(vec![work.ask(work.store(&name)?.get(&key))?]);
+            let found = self.0.read(&[&name], &ask).await?;
+            let found = found.first().filter(|value| !value.is_undefined());
+            found.map(|value| records::read(&name, value)).transpose()
+        })
+    }
+
     fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>> {
         let name = store.to_owned();
         Box::pin(async move {

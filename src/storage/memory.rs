@@ -409,6 +409,16 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
 struct MemoryShared<M>(MemoryStorage<M>);
 
 impl<M: Clone + 'static> SharedStorage for MemoryShared<M> {
+    fn get(&self, store: &str, key: &str) -> LocalFuture<'_, Result<Option<Value>>> {
+        let (store, key) = (store.to_owned(), key.to_owned());
+        Box::pin(async move {
+            known_store(&store)?;
+            let records = self.0.open()?.borrow();
+            let values = records.shared.get(&store);
+            Ok(values.and_then(|values| values.get(&key)).cloned())
+        })
+    }
+
     fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>> {
         let store = store.to_owned();
         Box::pin(async move {

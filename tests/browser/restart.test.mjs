@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 
 import { launch, newProfile } from '../support/chromium.mjs';
 import { openPage, servePackage, units } from '../support/page.mjs';
+import { offered } from '../support/stored.mjs';
 
 /** Half of a pair, a whole pair, NUL, the other half at the end. */
 const TYPED = 'Read this \ud83d, this \u{1f980} and this \u0000 closely\udc00';
@@ -21,6 +22,7 @@ const BLOCK =
 const SKILL_ID = 'project:/skills/review/SKILL.md';
 const STABLE =
     'You are a colleague.\n\n<house_rules>\nBe kind & brief.\n</house_rules>\n\n' +
+    `<skills>\n${offered('review', 'How we review.')}\n</skills>\n\n` +
     '<cwd>\nCurrent working directory: /home/ada/project\n</cwd>\n\n<permissions>\n';
 
 let profile, server, browser, page;
@@ -165,7 +167,7 @@ for (const id of ['with-text', 'with-blocks']) {
     test(`${id}: the model saw the skill in front of the right user message, and nowhere else`, () => {
         const requests = first.lived[id].requests.map((text) => JSON.parse(text));
         assert.deepEqual(requests.map((request) => Object.keys(request)), Array(2).fill(['systemPrompt', 'messages', 'tools']));
-        assert.deepEqual(requests.map((request) => request.tools), [[], []]);
+        assert.deepEqual(requests.map(({ tools }) => tools.map(({ name }) => name)), [['load_skill'], ['load_skill']]);
         const shown = JSON.parse(JSON.stringify(SHOWN[id], (_, value) =>
             value instanceof Uint8Array ? { $: 'bytes', bytes: [...value] } : value));
         assert.deepEqual(requests[0].messages, shown.slice(0, 1));
@@ -185,7 +187,8 @@ for (const id of ['with-text', 'with-blocks']) {
         assert.ok(!two.includes('read-only') && !two.includes('danger-full-access'));
         assert.equal(second.lived[id].state.permissionPreset, 'workspace-write');
         assert.equal(second.lived[id].header.permissionPreset, 'workspace-write');
-        assert.equal(JSON.parse(second.lived[id].next).systemPrompt, two);
+        // What the skill is for was edited, too.
+        assert.equal(JSON.parse(second.lived[id].next).systemPrompt, two.replace('How we review.', 'How we review now.'));
     });
 
     test(`${id}: there are two checkpoints, the second with only the permissions, and they replay`, () => {
@@ -201,6 +204,7 @@ for (const id of ['with-text', 'with-blocks']) {
                     house_rules: 'Be kind & brief.',
                     permissions: permissions(one),
                     preamble: 'You are a colleague.',
+                    skills: offered('review', 'How we review.'),
                 },
             },
             { messageCount: 3, timestamp: 3000, sections: { permissions: permissions(two) } },
@@ -208,8 +212,8 @@ for (const id of ['with-text', 'with-blocks']) {
         assert.deepEqual(header.systemPromptCheckpoints, checkpoints);
         assert.deepEqual(first.lived[id].header.systemPromptCheckpoints, checkpoints);
         assert.deepEqual(prompts, [one, one, two, two]);
-        // The prompt after the restart changed nothing, so that there are no more.
-        assert.equal(later, 2);
+        // The prompt after the restart tells the model what the edited skill is for.
+        assert.equal(later, 3);
     });
 
     test(`${id}: the snapshot outlives the restart and the edit of its source`, () => {

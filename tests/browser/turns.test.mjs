@@ -190,7 +190,11 @@ const SNAPSHOT = {
 const CHECKPOINT = {
     messageCount: 1,
     timestamp: 2000,
-    sections: { cwd: 'Current working directory: /w', permissions: 'Permission preset: read-only.' },
+    sections: {
+        cwd: 'Current working directory: /w',
+        permissions: 'Permission preset: read-only.',
+        skills: stored.offered('demo', 'What demo is for.'),
+    },
 };
 /** What the dispatch of `Hello $demo` leaves. */
 const DISPATCHED = {

@@ -15,9 +15,9 @@ import type {
     Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
     FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
     Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
-    RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
-    RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillInfo,
-    SkillLoad, SkillRevision, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
+    RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
+    RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
+    SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
     UserMessage, UserTurn,
 } from 'runcontext';
 
@@ -59,6 +59,7 @@ const resolved: ResolvedPath[] = [{ canonical: '/w/a' }, { unresolved: 'why' }];
 const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: 'posix', resolvePaths: (base, paths) => (base === paths[0] ? [] : resolved) };
 const options: RuntimeOptions = {
     storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool, reader], model, now: () => Date.now(), strict: false, protectedNames: ['secrets'],
+    skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] },
 };
 
 export async function use(): Promise<void> {
@@ -91,6 +92,13 @@ export async function use(): Promise<void> {
     const codes: [DiagnosticCode, Severity][] = found.map((diagnostic) => [diagnostic.code, diagnostic.severity]);
     const skills: SkillInfo[] = catalog.list();
     await catalog.remove('x');
+    await catalog.setEnabled('x', false);
+    const skillFile: SkillFile = { location: '/x', read: async () => new Uint8Array(1) };
+    const source: SkillSource = { scope: 'own', list: () => [skillFile, { location: '/y', read: () => 'x' }] };
+    const refresh: RefreshOptions = { signal: new AbortController().signal, onProgress: ({ read, files }) => void (read / files) };
+    await catalog.addSource(source, refresh);
+    await catalog.refresh();
+    void (catalog.loadTool() satisfies Tool);
 
     const store: rc.PermissionStore = runtime.permissions;
     const group: PermissionGroup = { id: 'g', name: 'G', description: 'x' };

@@ -7,16 +7,20 @@ import { test } from 'node:test';
 import { installed } from '../support/project.mjs';
 
 const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
-const [example, ownLoop] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
+const [example, ownLoop, skills] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
 
-test('the example of the README runs as it is written', async () => {
+test('the first example of the README and the one of skills run as they are written', async () => {
     // What the example leaves to its reader. The model is a mock: it calls tools, answers, and keeps what it was asked. The
     // person says yes.
     const around = `
-        const asked = [];
+        const asked = [], prompts = [];
         const call = (id, name, args) => ({ type: 'toolCall', id, name, arguments: args });
         const model = { async complete(request) {
             asked.push(request.messages);
+            prompts.push(request.systemPrompt);
+            if (asked.length === 3) {
+                return { role: 'assistant', stopReason: 'toolUse', content: [call('c4', 'load_skill', { name: 'release' })] };
+            }
             if (asked.length > 1) return { role: 'assistant', content: [{ type: 'text', text: 'Looks good.' }], stopReason: 'stop' };
             return { role: 'assistant', stopReason: 'toolUse', content: [
                 call('c1', 'clock', {}),
@@ -29,22 +33,39 @@ test('the example of the README runs as it is written', async () => {
             questions.push([toolName, paths[0].requested, paths[0].canonical]);
             return true;
         };
+        const fetchText = async (place) => '---\\nname: ' + place.match(/(\\w+)\\.md/)[1] + '\\ndescription: Helps.\\n---\\nDo it.\\n';
+        const file = new File(['---\\nname: own\\ndescription: Mine.\\n---\\nMy way.\\n'], 'own.md');
+        const lines = [];
+        console.log = (...line) => lines.push(line);
         const skillMd = '---\\nname: review\\ndescription: Reviews.\\n---\\nRead twice.\\n';
     `;
     const told = `
         const [notes, names] = [files.read('notes.md'), files.list('.')];
-        process.stdout.write('\\n' + JSON.stringify({ result, asked, stored: session.messages, questions, notes, names }));
+        process.stdout.write('\\n' + JSON.stringify({ result, asked, prompts, lines, stored: session.messages, questions, notes, names }));
     `;
     const project = await installed();
     try {
-        const output = await project.node('--input-type=module', '--eval', `${around}${example}${told}`);
-        const { result, asked, stored, questions, notes, names } = JSON.parse(output.split('\n').at(-1));
+        const output = await project.node('--input-type=module', '--eval', `${around}${example}${skills}${told}`);
+        const { result, asked, prompts, lines, stored, questions, notes, names } = JSON.parse(output.split('\n').at(-1));
         assert.deepEqual(result, { outcome: 'success', saved: true });
         assert.equal(stored[0].content, 'Look at this. $review');
         assert.equal(
             asked[0][0].content,
             '<skill name="review" location="/skills/review/SKILL.md">\nRead twice.\n</skill>\n\nLook at this. $review',
         );
+        // What a person chose stands in front of the message, and the model loads what is listed for it.
+        assert.equal(
+            asked[2].at(-1).content,
+            '<skill name="own" location="own.md">\nMy way.\n</skill>\n\n' +
+                '<skill name="release" location="/skills/release/SKILL.md">\nDo it.\n</skill>\n\nDraft the notes. $release',
+        );
+        assert.match(prompts[2], /\n- own: Mine\.\n- review: Reviews\.\n- release: Helps\.\n<\/skills>/);
+        const loaded = stored.find(({ toolCallId }) => toolCallId === 'c4');
+        assert.deepEqual(
+            [loaded.isError, loaded.content[0].text],
+            [false, '<skill name="release" location="/skills/release/SKILL.md">\nDo it.\n</skill>'],
+        );
+        assert.deepEqual(lines, [['own', 'active', []], ['review', 'active', []], ['plain', 'disabled', []], ['release', 'active', []]]);
         // A rule allows the clock and forbids what is private; the other write was asked about, and ran.
         assert.deepEqual(questions, [['write_file', 'a/../notes.md', '/work/notes.md']]);
         assert.deepEqual([notes, names], ['Done.', ['notes.md']]);

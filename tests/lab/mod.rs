@@ -7,6 +7,7 @@ mod host;
 mod model;
 pub mod pairing;
 pub mod random;
+mod shelf;
 mod tabs;
 mod tools;
 mod world;
@@ -17,16 +18,17 @@ use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest
 use runcontext::{
     Error, Result,
     run_context::RunContext,
-    runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, Tabs, TurnReport},
+    runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, SkillOptions, Tabs, TurnReport},
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
     storage::{keys, memory::MemoryStorage},
 };
 use serde_json::{Value, json};
 
-pub use executor::{Waits, run, waits};
+pub use executor::{Waits, at_once, run, waits};
 pub use faults::{Fault, FaultyStorage};
 pub use host::{Says, TestHost};
 pub use model::{Script, Seen, Step};
+pub use shelf::{Book, Shelf};
 pub use tabs::{Browser, Page};
 pub use tools::Toolbox;
 pub use world::TestWorld;
@@ -80,13 +82,25 @@ impl Lab {
         declarations: Vec<ToolDeclaration<Value>>,
         host: Option<Rc<TestHost>>,
     ) -> Self {
-        Self::beside(memory, strict, declarations, host, None)
+        Self::listing(memory, strict, declarations, host, SkillOptions::default())
+    }
+
+    /// The same, with skills listed in another way.
+    pub fn listing(
+        memory: MemoryStorage<Value>,
+        strict: bool,
+        declarations: Vec<ToolDeclaration<Value>>,
+        host: Option<Rc<TestHost>>,
+        skills: SkillOptions,
+    ) -> Self {
+        Self::beside(memory, strict, declarations, host, None, skills)
     }
 
     /// A page among those of a browser.
     pub fn in_browser(memory: MemoryStorage<Value>, page: &Rc<Page>) -> Self {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
-        Self::beside(memory, true, tools, None, Some(page.clone()))
+        let skills = SkillOptions::default();
+        Self::beside(memory, true, tools, None, Some(page.clone()), skills)
     }
 
     fn beside(
@@ -95,6 +109,7 @@ impl Lab {
         declarations: Vec<ToolDeclaration<Value>>,
         host: Option<Rc<TestHost>>,
         page: Option<Rc<Page>>,
+        skills: SkillOptions,
     ) -> Self {
         let world = Rc::new(TestWorld::default());
         let storage = Rc::new(FaultyStorage::new(memory));
@@ -111,6 +126,7 @@ impl Lab {
             host: host.map(|host| host as Rc<dyn Host>),
             fold: runcontext_fold,
             protected: vec!["secrets".to_owned()],
+            skills,
         };
         let runtime = run(&world, Runtime::open(parts)).unwrap();
         Self {

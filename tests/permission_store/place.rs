@@ -11,7 +11,7 @@ use std::{
 use runcontext::{
     Error, ErrorCode, Result,
     permissions::PermissionChange,
-    runtime::{Parts, PermissionStore, Runtime, Signal, ToolContext, Tools, World},
+    runtime::{Parts, PermissionStore, Runtime, Signal, SkillOptions, ToolContext, Tools, World},
     session::{Incoming, ToolCall},
     storage::{
         DirectoryStorage, LocalFuture, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage,
@@ -54,6 +54,7 @@ pub trait Place: Sized {
             host: None,
             fold: |name| name.to_lowercase(),
             protected: vec!["secrets".to_owned()],
+            skills: SkillOptions::default(),
         };
         (Runtime::open(parts).await.unwrap(), around)
     }
@@ -146,6 +147,11 @@ impl WatchedShared {
 impl SharedStorage for WatchedShared {
     fn policy_version(&self) -> LocalFuture<'_, Result<u64>> {
         Box::pin(async move { self.ready().await?.policy_version().await })
+    }
+
+    fn get(&self, store: &str, key: &str) -> LocalFuture<'_, Result<Option<Value>>> {
+        let (store, key) = (store.to_owned(), key.to_owned());
+        Box::pin(async move { self.ready().await?.get(&store, &key).await })
     }
 
     fn list(&self, store: &str) -> LocalFuture<'_, Result<Vec<(String, Value)>>> {

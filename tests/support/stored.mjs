@@ -70,6 +70,10 @@ export function session({
     };
 }
 
+/** The section that offers one skill to the model. */
+export const offered = (name, description) =>
+    `Instructions for certain tasks. Before a task that one of them is for, call \`load_skill\` with its name as it stands here.\n- ${name}: ${description}`;
+
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /**

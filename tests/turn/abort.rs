@@ -20,7 +20,7 @@ use crate::{
         Expected, allow, answered, called_twice, cut_off, dispatched, first_checkpoint, said, two_calls,
         typed,
     },
-    lab::{Fault, Lab, Step, Stored, Waits, incoming, refused, says, waits},
+    lab::{Fault, Lab, Step, Stored, Waits, at_once, incoming, refused, says, waits},
 };
 
 /// How a person stops it.
@@ -80,7 +80,7 @@ fn a_signal_that_fired_before_keeps_nothing_and_asks_nobody() {
     options.abort.fire();
     let error = refused(lab.prompt_with(&session, &json!("hello"), &options));
     assert_eq!(error.code(), ErrorCode::Aborted);
-    let error = refused(session.begin(&json!("hello"), &options));
+    let error = refused(at_once(session.begin(&json!("hello"), &options)));
     assert_eq!(error.code(), ErrorCode::Aborted);
     assert_eq!((lab.model.calls(), lab.model.checks()), (0, 0));
     assert_eq!(lab.stored(), Expected::created().stored());
@@ -468,7 +468,7 @@ fn a_turn_of_a_host_is_cancelled_by_both() {
         let session = lab.create();
         lab.world.at(2_000.0);
         let options = PromptOptions::default();
-        let turn = session.begin(&json!("add one and two"), &options).unwrap();
+        let turn = at_once(session.begin(&json!("add one and two"), &options)).unwrap();
         turn.request().unwrap();
         stop(&lab, &session, &options, by);
         lab.run(async {});
@@ -481,7 +481,7 @@ fn a_turn_of_a_host_is_cancelled_by_both() {
 
         // After it, with open calls.
         let options = PromptOptions::default();
-        let turn = session.begin(&json!("add one and two"), &options).unwrap();
+        let turn = at_once(session.begin(&json!("add one and two"), &options)).unwrap();
         turn.request().unwrap();
         lab.run(turn.dispatched()).unwrap();
         lab.run(turn.append(vec![incoming(two_calls())])).unwrap();
@@ -711,7 +711,8 @@ fn whoever_hears_that_a_turn_has_ended_may_begin_the_next() {
         {
             let session = again.upgrade().unwrap();
             assert!(!session.machine().is_running());
-            *turn.borrow_mut() = Some(session.begin(&json!("more"), &PromptOptions::default()).unwrap());
+            *turn.borrow_mut() =
+                Some(at_once(session.begin(&json!("more"), &PromptOptions::default())).unwrap());
         }
         Ok(())
     }));

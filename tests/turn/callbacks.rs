@@ -11,7 +11,7 @@ use std::{
 use runcontext::{
     Error, ErrorCode,
     permissions::Preset,
-    runtime::{PromptOptions, Runtime, RuntimeEvent, Session, SessionEvent, Turn, World},
+    runtime::{PromptOptions, Refreshing, Runtime, RuntimeEvent, Session, SessionEvent, Turn, World},
     session::{NewSession, Outcome},
     storage::ListFilter,
 };
@@ -21,7 +21,7 @@ use crate::{
     expect::{
         HAIKU, HAIKU_LOCATION, LONG_TURN_COMMITS, Way, dispatched, long_turn, long_turn_after, two_calls,
     },
-    lab::{Fault, Lab, Step, TestWorld, check_style, incoming, says, waits},
+    lab::{Fault, Lab, Step, TestWorld, at_once, check_style, incoming, says, waits},
 };
 
 /// Looks at everything, and sees that it fits together.
@@ -108,7 +108,7 @@ fn start_everything(
     if busy {
         let content = json!("from inside");
         start!(it in session => it.prompt(&json!("from inside"), &PromptOptions::default()));
-        match session.begin(&content, &PromptOptions::default()) {
+        match at_once(session.begin(&content, &PromptOptions::default())) {
             Ok(_) => panic!("a busy session began a turn"),
             Err(error) => refusals.borrow_mut().push(error),
         }
@@ -130,6 +130,8 @@ fn start_everything(
     start!(it in runtime => it.list_sessions(ListFilter { limit: 3, ..ListFilter::default() }));
     start!(it in runtime => it.add_skill(HAIKU, HAIKU_LOCATION, "project"));
     start!(it in runtime => it.remove_skill("nowhere"));
+    start!(it in runtime => it.set_skill_enabled("nowhere", false));
+    start!(it in runtime => it.refresh_skills(&Refreshing::default()));
     start!(it in runtime => it.delete_session("nowhere"));
     let number = session.subscribe(Rc::new(|_| Ok(())));
     session.unsubscribe(number);
@@ -218,7 +220,11 @@ impl Curious {
 
 /// The long turn's conversation, whatever else was written.
 fn check_conversation(lab: &Lab) {
-    let (stored, expected) = (lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+    let (mut stored, expected) = (lab.stored(), long_turn_after(LONG_TURN_COMMITS).stored());
+    // The skill that is added meanwhile may be there already when the prompt is made.
+    for checkpoint in stored.get_mut("system_prompt_checkpoints").unwrap().values_mut() {
+        checkpoint["sections"].as_object_mut().unwrap().remove("skills");
+    }
     for store in ["messages", "message_outlines", "system_prompt_checkpoints"] {
         assert_eq!(stored[store], expected[store]);
     }
@@ -317,9 +323,7 @@ fn callbacks_of_a_hosts_own_turn_may_use_the_turn() {
     let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
-    let turn = session
-        .begin(&json!("add one and two"), &PromptOptions::default())
-        .unwrap();
+    let turn = at_once(session.begin(&json!("add one and two"), &PromptOptions::default())).unwrap();
     let curious = Curious::new(&lab, &session);
     *curious.turn.borrow_mut() = Some(turn.clone());
     let act = curious.clone();
@@ -346,7 +350,7 @@ fn a_turn_that_ends_while_the_clock_is_read_takes_nothing_more() {
         let lab = Lab::empty();
         let session = lab.create();
         lab.world.at(2_000.0);
-        let turn = session.begin(&json!("first"), &PromptOptions::default()).unwrap();
+        let turn = at_once(session.begin(&json!("first"), &PromptOptions::default())).unwrap();
         turn.request().unwrap();
         if call != "dispatched" {
             lab.run(turn.dispatched()).unwrap();
@@ -357,7 +361,7 @@ fn a_turn_that_ends_while_the_clock_is_read_takes_nothing_more() {
         lab.world.on_now(Some(Rc::new(move || {
             if begun.borrow().is_none() {
                 waits(&world, ended.cancel()).done().unwrap();
-                let turn = again.begin(&json!("second"), &PromptOptions::default()).unwrap();
+                let turn = at_once(again.begin(&json!("second"), &PromptOptions::default())).unwrap();
                 turn.request().unwrap();
                 waits(&world, turn.dispatched()).done().unwrap();
                 *begun.borrow_mut() = Some(turn);
@@ -389,7 +393,7 @@ fn a_turn_that_ends_while_the_clock_is_read_takes_nothing_more() {
 fn messages_are_told_once_and_in_order_also_when_a_listener_adds_more() {
     let lab = Lab::empty();
     let session = lab.create();
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     let (added, world) = (turn.clone(), lab.world.clone());
     session.subscribe(Rc::new(move |event| {
@@ -529,17 +533,17 @@ fn leave(lab: &Lab, how: &str, options: &PromptOptions) -> Weak<Session<Value>> 
         }
         "refused" => {
             lab.prompt_with(&session, &json!(1), options).unwrap_err();
-            session.begin(&json!(1), options).unwrap_err();
+            at_once(session.begin(&json!(1), options)).unwrap_err();
         }
-        "forgotten" => drop(session.begin(&json!("hello"), options).unwrap()),
+        "forgotten" => drop(at_once(session.begin(&json!("hello"), options)).unwrap()),
         "finished" => {
-            let turn = session.begin(&json!("hello"), options).unwrap();
+            let turn = at_once(session.begin(&json!("hello"), options)).unwrap();
             turn.request().unwrap();
             lab.run(turn.dispatched()).unwrap();
             lab.run(turn.finish(Outcome::Success, None)).unwrap();
         }
         "cancelled" => {
-            let turn = session.begin(&json!("hello"), options).unwrap();
+            let turn = at_once(session.begin(&json!("hello"), options)).unwrap();
             turn.request().unwrap();
             lab.run(turn.dispatched()).unwrap();
             drop(waits(&lab.world, session.abort()));

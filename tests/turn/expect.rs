@@ -9,7 +9,7 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-use crate::lab::{ID, Lab, Stored, calls, incoming, says, user};
+use crate::lab::{ID, Lab, Stored, at_once, calls, incoming, says, user};
 
 /// The body of the section `permissions` under `read-only` in `/w`.
 pub const READ_ONLY: &str = "\
@@ -286,7 +286,7 @@ pub fn long_turn(lab: &Lab, session: &Rc<Session<Value>>, way: Way) -> TurnRepor
 
 /// Begins a turn, and sends its first request.
 pub async fn dispatched(session: &Rc<Session<Value>>, text: &str) -> Turn<Value> {
-    let turn = session.begin(&json!(text), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!(text), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     turn.dispatched().await.unwrap();
     turn
@@ -303,6 +303,21 @@ pub const HAIKU_REVISION: &str = "a122097586f6596eb7c7d4a913bf2384180207287cf04b
 /// As the model sees it.
 pub const HAIKU_BLOCK: &str =
     "<skill name=\"haiku\" location=\"skills/haiku/SKILL.md\">\nWrite a haiku.\n</skill>";
+
+/// The section that offers it to the model.
+pub const HAIKU_OFFERED: &str = "Instructions for certain tasks. Before a task that one of them is for, call `load_skill` with its name as it stands here.\n- haiku: Writes haiku";
+
+/// The whole system prompt of the test's session where it is offered.
+pub fn system_prompt_with_haiku() -> String {
+    let skills = format!("Be brief.\n\n<skills>\n{HAIKU_OFFERED}\n</skills>");
+    system_prompt(READ_ONLY).replacen("Be brief.", &skills, 1)
+}
+
+/// A checkpoint of the test's session which says that it was offered.
+pub fn offering_haiku(mut checkpoint: Value) -> Value {
+    checkpoint["sections"]["skills"] = json!(HAIKU_OFFERED);
+    checkpoint
+}
 
 /// The snapshot of a turn that chose it.
 pub fn haiku_snapshot(user_turn: u32, timestamp: u64) -> Value {

@@ -19,9 +19,9 @@ use crate::{
     expect::{
         BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, LONG_TURN_COMMITS, READ_ONLY, Way,
         allow, answered, called_twice, cut_off, dispatched, haiku_snapshot, long_turn, long_turn_after, said,
-        system_prompt, two_calls, typed,
+        system_prompt, system_prompt_with_haiku, two_calls, typed,
     },
-    lab::{ID, Lab, incoming, pairing::check_pairs, refused, run, says, stored},
+    lab::{ID, Lab, at_once, incoming, pairing::check_pairs, refused, run, says, stored},
     random_turns::random_turns,
 };
 
@@ -47,7 +47,7 @@ fn refused_while_interrupted(lab: &Lab, session: &Rc<Session<Value>>) {
     let before = lab.stored();
     let codes = [
         refused(lab.prompt(session, "more")).code(),
-        refused(session.begin(&json!("more"), &PromptOptions::default())).code(),
+        refused(at_once(session.begin(&json!("more"), &PromptOptions::default()))).code(),
         refused(lab.run(session.set_preset(Some(Preset::WorkspaceWrite)))).code(),
         refused(lab.run(session.configure(None, Some("other".to_owned()), None))).code(),
     ];
@@ -158,7 +158,7 @@ fn random_turns_that_die_between_any_two_commits_leave_a_conversation_that_goes_
                 let added = session.machine().message_count() as usize - before;
                 assert_eq!(added, interrupted.unanswered.len());
             }
-            let turn = session.begin(&json!("next"), &PromptOptions::default()).unwrap();
+            let turn = at_once(session.begin(&json!("next"), &PromptOptions::default())).unwrap();
             let (request, report) = turn.request().unwrap();
             let pairs = check_pairs(&request.messages).unwrap();
             // Whatever was cut off is stored by now: nothing is made up on the way to the model.
@@ -261,7 +261,7 @@ fn a_death_in_a_later_turn_leaves_the_earlier_ones_alone() {
 fn a_turn_that_was_not_dispatched_leaves_nothing_to_abandon() {
     let lab = Lab::empty();
     let session = lab.create();
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     let lab = Lab::on(lab.storage.memory.clone(), true);
     let session = lab.open();
@@ -295,7 +295,7 @@ fn skills_and_system_prompt_of_an_interrupted_turn_survive() {
         skills: vec![HAIKU_ID.to_owned()],
         ..PromptOptions::default()
     };
-    let turn = session.begin(&json!("hello"), &options).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &options)).unwrap();
     turn.request().unwrap();
     lab.run(turn.dispatched()).unwrap();
     lab.run(turn.append(vec![incoming(says("hi"))])).unwrap();
@@ -312,8 +312,10 @@ fn skills_and_system_prompt_of_an_interrupted_turn_survive() {
     assert_eq!(messages[1], said("hi").0);
     assert_eq!(messages[2]["content"], "goodbye");
     let machine = session.machine();
-    assert_eq!(machine.checkpoints().len(), 1);
-    assert_eq!(machine.system_prompt_at(0).unwrap(), system_prompt(READ_ONLY));
+    let checkpoints = serde_json::to_value(machine.checkpoints()).unwrap();
+    assert_eq!(checkpoints.as_array().unwrap().len(), 2);
+    assert_eq!(checkpoints[1]["sections"], json!({ "skills": null }));
+    assert_eq!(machine.system_prompt_at(0).unwrap(), system_prompt_with_haiku());
     assert_eq!(machine.system_prompt_at(3).unwrap(), system_prompt(READ_ONLY));
     assert_eq!(
         refused(machine.system_prompt_at(4)).code(),

@@ -20,5 +20,6 @@ mod shown;
 #[cfg(not(target_family = "wasm"))]
 mod size;
 mod skill_text;
+mod skills;
 mod tabs;
 mod writes;

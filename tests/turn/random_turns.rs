@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{HAIKU, HAIKU_ID, HAIKU_LOCATION, allow},
-    lab::{Lab, calls, incoming, random::Random, result, says},
+    lab::{Lab, at_once, calls, incoming, random::Random, result, says},
 };
 
 /// An answer of a random kind. Ids are not always new.
@@ -61,7 +61,7 @@ pub fn random_turns(lab: &Lab, session: &Rc<Session<Value>>, seed: u64, at_rest:
             skills,
             ..PromptOptions::default()
         };
-        let turn = session.begin(&json!("typed"), &options).unwrap();
+        let turn = at_once(session.begin(&json!("typed"), &options)).unwrap();
         loop {
             turn.request().unwrap();
             if random.one_in(12) {

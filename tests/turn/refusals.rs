@@ -8,7 +8,7 @@ use std::rc::Rc;
 use runcontext::{
     ErrorCode,
     permissions::Preset,
-    runtime::{Parts, PromptOptions, Runtime, Session, Signal},
+    runtime::{Parts, PromptOptions, Runtime, Session, Signal, SkillOptions},
     session::{NewSession, Outcome},
     storage::memory::MemoryStorage,
 };
@@ -20,8 +20,8 @@ use crate::{
         typed,
     },
     lab::{
-        Fault, ID, Lab, Step, Stored, TestWorld, Toolbox, calls, incoming, interrupted, refused, result, run,
-        says, waits,
+        Fault, ID, Lab, Step, Stored, TestWorld, Toolbox, at_once, calls, incoming, interrupted, refused,
+        result, run, says, waits,
     },
 };
 
@@ -46,7 +46,7 @@ fn all(lab: &Lab, session: &Session<Value>) -> (Stored, Vec<Value>, String, usiz
 }
 
 fn begin(session: &Rc<Session<Value>>) -> runcontext::Result<runcontext::runtime::Turn<Value>> {
-    session.begin(&json!("more"), &PromptOptions::default())
+    at_once(session.begin(&json!("more"), &PromptOptions::default()))
 }
 
 #[test]
@@ -231,6 +231,7 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
         host: None,
         fold: crate::lab::runcontext_fold,
         protected: Vec::new(),
+        skills: SkillOptions::default(),
     };
     let runtime = run(&world, Runtime::open(parts)).unwrap();
     let session = run(&world, runtime.create_session(NewSession::default())).unwrap();
@@ -271,7 +272,7 @@ fn content_that_is_no_user_message_is_refused_and_changes_nothing() {
         let options = PromptOptions::default();
         let error = refused(lab.prompt_with(&session, &content, &options));
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{content}");
-        let error = refused(session.begin(&content, &options));
+        let error = refused(at_once(session.begin(&content, &options)));
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{content}");
     }
     assert_eq!(all(&lab, &session), before);
@@ -284,9 +285,7 @@ fn a_turn_goes_in_its_order() {
     let lab = Lab::empty();
     let session = lab.create();
     lab.world.at(2_000.0);
-    let turn = session
-        .begin(&json!("add one and two"), &PromptOptions::default())
-        .unwrap();
+    let turn = at_once(session.begin(&json!("add one and two"), &PromptOptions::default())).unwrap();
     let invalid = |error: runcontext::Error| assert_eq!(error.code(), ErrorCode::InvalidArgument);
     let before = all(&lab, &session);
     invalid(refused(lab.run(turn.dispatched())));
@@ -584,7 +583,7 @@ fn a_clock_that_gives_no_time_dispatches_nothing() {
         assert!(session.machine().checkpoints().is_empty());
         assert_eq!(lab.model.calls(), 0);
 
-        let turn = session.begin(&content, &PromptOptions::default()).unwrap();
+        let turn = at_once(session.begin(&content, &PromptOptions::default())).unwrap();
         turn.request().unwrap();
         let error = refused(lab.run(turn.dispatched()));
         assert_eq!(error.code(), ErrorCode::InvalidArgument);

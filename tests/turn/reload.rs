@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use crate::{
     expect::{
         Expected, HAIKU, HAIKU_ID, HAIKU_LOCATION, LONG_TURN_COMMITS, Way, dispatched, first_checkpoint,
-        haiku_record, haiku_snapshot, long_turn, long_turn_after, said, typed,
+        haiku_record, haiku_snapshot, long_turn, long_turn_after, offering_haiku, said, typed,
     },
-    lab::{Fault, ID, Lab, Stored, incoming, random::Random, refused, says, waits},
+    lab::{Fault, ID, Lab, Stored, at_once, incoming, random::Random, refused, says, waits},
     shown::store,
 };
 
@@ -79,7 +79,7 @@ fn forked(now: f64) -> Expected {
         changed: json!({ "outcome": "success" }),
         messages: vec![typed("hello", 3_000), said("hi")],
         snapshots: vec![haiku_snapshot(0, 3_000)],
-        checkpoints: vec![first_checkpoint(1, 3_000)],
+        checkpoints: vec![offering_haiku(first_checkpoint(1, 3_000))],
         ..Expected::created()
     }
 }
@@ -274,7 +274,7 @@ fn a_session_that_is_being_reloaded_is_busy() {
         refused(two.run(second.reload(Some(Pending::Discard)))).code(),
         refused(two.run(second.reload(None))).code(),
         refused(two.prompt(&second, "more")).code(),
-        refused(second.begin(&json!("more"), &PromptOptions::default())).code(),
+        refused(at_once(second.begin(&json!("more"), &PromptOptions::default()))).code(),
         refused(two.run(second.flush())).code(),
         refused(two.run(second.set_preset(None))).code(),
         refused(second.dispose()).code(),

@@ -16,9 +16,9 @@ use crate::{
     expect::{
         BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, Way, allow, answered, called_twice,
         cut_off, dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn,
-        long_turn_after, said, two_calls, typed,
+        long_turn_after, offering_haiku, said, two_calls, typed,
     },
-    lab::{ID, Lab, Step, calls, incoming, refused, says},
+    lab::{ID, Lab, Step, at_once, calls, incoming, refused, says},
 };
 
 fn choosing(skills: &[&str]) -> PromptOptions {
@@ -64,7 +64,7 @@ fn an_answer_with_a_call_without_an_id_is_kept_as_one_that_failed() {
                 lab.prompt(&session, "hello").unwrap()
             }
             Way::Begin => {
-                let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+                let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
                 turn.request().unwrap();
                 lab.run(turn.dispatched()).unwrap();
                 lab.run(turn.append(vec![incoming(call)])).unwrap();
@@ -80,7 +80,7 @@ fn an_answer_with_a_call_without_an_id_is_kept_as_one_that_failed() {
             (&stored["stopReason"], &stored["errorMessage"]),
             (&json!("error"), &json!(text))
         );
-        let turn = session.begin(&json!("again"), &PromptOptions::default()).unwrap();
+        let turn = at_once(session.begin(&json!("again"), &PromptOptions::default())).unwrap();
         let (request, _) = turn.request().unwrap();
         assert!(request.messages.iter().all(|message| message["role"] == "user"));
     }
@@ -94,7 +94,7 @@ fn an_unknown_skill_keeps_nothing() {
         let options = choosing(&["project:nowhere"]);
         let error = match way {
             Way::Prompt => refused(lab.prompt_with(&session, &json!("hello"), &options)),
-            Way::Begin => refused(session.begin(&json!("hello"), &options)),
+            Way::Begin => refused(at_once(session.begin(&json!("hello"), &options))),
         };
         assert_eq!(error.code(), ErrorCode::SkillUnavailable);
         assert_eq!(error.data()["id"], "project:nowhere");
@@ -134,7 +134,7 @@ fn a_turn_that_was_prepared_and_not_dispatched_keeps_nothing() {
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
     let before = lab.stored();
-    let turn = session.begin(&json!("hello"), &choosing(&[HAIKU_ID])).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &choosing(&[HAIKU_ID]))).unwrap();
     turn.request().unwrap();
     assert!(session.machine().snapshots().is_empty() && session.machine().checkpoints().is_empty());
     assert_eq!(session.machine().message_count(), 0);
@@ -171,7 +171,7 @@ fn the_dispatch_keeps_message_snapshot_and_checkpoint_in_one_commit() {
                 waiting = Some(crate::lab::waits(&lab.world, prompt));
             }
             Way::Begin => {
-                let turn = session.begin(&content, &options).unwrap();
+                let turn = at_once(session.begin(&content, &options)).unwrap();
                 turn.request().unwrap();
                 lab.run(turn.dispatched()).unwrap();
             }
@@ -182,7 +182,7 @@ fn the_dispatch_keeps_message_snapshot_and_checkpoint_in_one_commit() {
             it.changed = json!({ "openTurn": 0 });
             it.messages = vec![typed("hello", 2_000)];
             it.snapshots = vec![haiku_snapshot(0, 2_000)];
-            it.checkpoints = vec![first_checkpoint(1, 2_000)];
+            it.checkpoints = vec![offering_haiku(first_checkpoint(1, 2_000))];
             it.shared = vec![haiku_record()];
         });
         assert_eq!(lab.stored(), expected.stored(), "{way:?}");

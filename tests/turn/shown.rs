@@ -25,8 +25,8 @@ use crate::{
         first_checkpoint, haiku_snapshot, long_turn, said, system_prompt, two_calls, typed,
     },
     lab::{
-        ID, Lab, Seen, calls, incoming, model_ref, pairing::check_pairs, random::Random, refused, result,
-        run, says,
+        ID, Lab, Seen, at_once, calls, incoming, model_ref, pairing::check_pairs, random::Random, refused,
+        result, run, says,
     },
     random_turns::answer,
 };
@@ -132,7 +132,7 @@ fn other_sections_and_models_are_declared_until_they_are_dispatched() {
     let expected = [DeclaredEvent::Sections, DeclaredEvent::Model];
     // Requested and not sent: still declared.
     for _ in 0..2 {
-        let turn = session.begin(&json!("two"), &PromptOptions::default()).unwrap();
+        let turn = at_once(session.begin(&json!("two"), &PromptOptions::default())).unwrap();
         let (request, report) = turn.request().unwrap();
         assert_eq!(report.divergence.class, DivergenceClass::System);
         assert_eq!(report.divergence.events.to_vec(), expected);
@@ -347,7 +347,7 @@ fn a_turn_that_was_not_dispatched_does_not_count_among_the_turns() {
     let session = lab.create();
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
-    let turn = session.begin(&json!("never"), &choosing(&[HAIKU_ID])).unwrap();
+    let turn = at_once(session.begin(&json!("never"), &choosing(&[HAIKU_ID]))).unwrap();
     turn.request().unwrap();
     lab.run(turn.cancel()).unwrap();
     lab.world.at(2_000.0);
@@ -365,7 +365,7 @@ fn asking_for_the_request_again_gives_the_same_until_it_is_sent() {
         .unwrap();
     asked(&lab, &session, json!("zero"), &PromptOptions::default());
     lab.run(session.set_preset(Some(Preset::WorkspaceWrite))).unwrap();
-    let turn = session.begin(&json!("one"), &choosing(&[HAIKU_ID])).unwrap();
+    let turn = at_once(session.begin(&json!("one"), &choosing(&[HAIKU_ID]))).unwrap();
     let first = turn.request().unwrap();
     lab.world.at(9_000.0);
     // A skill that is edited in between changes nothing: it was read when it was chosen.
@@ -461,14 +461,14 @@ fn the_budget_is_the_sum_of_its_parts() {
     let RequestReport { budget, tokens, .. } = seen.report;
     let units = seen.request.system_prompt.len() as u32;
     assert_eq!(budget.parts.system_prompt, units.div_ceil(4));
-    // 43 and 57 characters of JSON.
-    assert_eq!(budget.parts.tools, 11 + 15);
+    // 43, 57 and, for `load_skill`, 228 characters of JSON.
+    assert_eq!(budget.parts.tools, 11 + 15 + 57);
     assert_eq!(budget.parts.messages, 2 + 1_200);
     // 77 characters.
     assert_eq!(budget.parts.skills, 20);
     assert_eq!((budget.parts.legacy_context, budget.parts.summary), (0, 0));
     assert_eq!(tokens, [2 + 1_200 + 20]);
-    assert_eq!(budget.estimated_input_tokens, units.div_ceil(4) + 26 + 1_202 + 20);
+    assert_eq!(budget.estimated_input_tokens, units.div_ceil(4) + 83 + 1_202 + 20);
     assert_eq!((budget.context_window, budget.input_limit), (1_000, 900));
     assert_eq!(budget.reserved_output_tokens, 100);
     assert!(!budget.fits);
@@ -779,7 +779,7 @@ fn with_nothing_declared_every_request_begins_with_the_one_before() {
             } else {
                 json!([{ "type": "text", "text": "block" }])
             };
-            let turn = session.begin(&content, &options).unwrap();
+            let turn = at_once(session.begin(&content, &options)).unwrap();
             let mut dies = false;
             loop {
                 let (request, report) = turn.request().unwrap();

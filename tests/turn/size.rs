@@ -11,7 +11,7 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-use crate::lab::{ID, Lab, calls, incoming, result, run, says, user};
+use crate::lab::{ID, Lab, at_once, calls, incoming, result, run, says, user};
 
 fn timed<T>(what: impl Debug, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -71,7 +71,7 @@ fn in_a_session_of_twenty_thousand_messages_a_commit_holds_what_is_new() {
     run(&lab.world, stored.commit(Rc::new(commit))).unwrap();
     let session = timed("open", || lab.open());
     let turn = timed("begin", || {
-        session.begin(&json!("hello"), &PromptOptions::default()).unwrap()
+        at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap()
     });
     timed("first request", || turn.request().unwrap());
     timed("second request", || turn.request().unwrap());

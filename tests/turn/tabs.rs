@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{Way, dispatched, long_turn},
-    lab::{Browser, Fault, ID, Lab, Page, Step, calls, incoming, refused, says, waits},
+    lab::{Browser, Fault, ID, Lab, Page, Step, at_once, calls, incoming, refused, says, waits},
 };
 
 /// A page with the session open.
@@ -69,7 +69,7 @@ impl Open {
         lab.events();
         let errors = [
             refused(lab.prompt(session, "more")),
-            refused(session.begin(&json!("more"), &PromptOptions::default())),
+            refused(at_once(session.begin(&json!("more"), &PromptOptions::default()))),
             refused(lab.run(session.resume())),
             refused(lab.run(session.resume_prompt(&Signal::default()))),
             refused(lab.run(session.abandon())),
@@ -210,7 +210,7 @@ fn a_mark_ends_with_the_turn_however_it_ends() {
     one.lab.model.then(Step::fail("overloaded"));
     assert!(one.lab.prompt(session, "hello").unwrap().saved);
     assert_eq!(browser.marks(), [] as [&str; 0]);
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     assert_eq!(browser.marks(), [] as [&str; 0]);
     one.lab.run(turn.dispatched()).unwrap();
@@ -368,10 +368,7 @@ fn a_turn_that_begins_while_a_hint_is_followed_is_not_disturbed() {
     two.lab.storage.hold_reads(&released);
     assert!(one.prompt("hello"));
     two.settles();
-    let turn = two
-        .session
-        .begin(&json!("hello"), &PromptOptions::default())
-        .unwrap();
+    let turn = at_once(two.session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     released.fire();
     two.settles();
@@ -424,10 +421,7 @@ fn a_pending_save_is_not_disturbed_by_hints() {
 fn both_pages_run_a_turn_at_a_time_and_one_is_stored_and_the_other_forked() {
     let (browser, one, two) = two_pages();
     let begin = |open: &Open| {
-        let turn = open
-            .session
-            .begin(&json!("hello"), &PromptOptions::default())
-            .unwrap();
+        let turn = at_once(open.session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
         turn.request().unwrap();
         turn
     };
@@ -541,6 +535,7 @@ fn what_a_session_takes_depends_on_what_it_does() {
     let surroundings = Surroundings {
         tools: Vec::new().into(),
         strict: true,
+        load_tool: None,
     };
     let new = NewSession::default();
     let mut machine = Machine::<Value>::create(&new, ID.to_owned(), surroundings, &stamp(1)).unwrap();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     expect::{BOTH, Expected, LONG_TURN_COMMITS, Way, dispatched, long_turn, long_turn_after, two_calls},
-    lab::{Fault, ID, Lab, Step, incoming, random::Random, refused, says, waits},
+    lab::{Fault, ID, Lab, Step, at_once, incoming, random::Random, refused, says, waits},
     random_turns::random_turns,
 };
 
@@ -25,7 +25,7 @@ fn refused_while_pending(lab: &Lab, session: &Rc<Session<Value>>) {
     let events = lab.events.borrow().len();
     let codes = [
         refused(lab.prompt(session, "more")).code(),
-        refused(session.begin(&json!("more"), &PromptOptions::default())).code(),
+        refused(at_once(session.begin(&json!("more"), &PromptOptions::default()))).code(),
         refused(lab.run(session.set_preset(Some(Preset::WorkspaceWrite)))).code(),
         refused(lab.run(session.configure(None, Some("other".to_owned()), None))).code(),
         refused(session.dispose()).code(),
@@ -239,7 +239,7 @@ fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
         );
         let codes = [
             refused(lab.prompt(&session, "more")).code(),
-            refused(session.begin(&content, &options)).code(),
+            refused(at_once(session.begin(&content, &options))).code(),
             refused(lab.run(session.set_preset(None))).code(),
             refused(lab.run(session.flush())).code(),
             refused(lab.run(session.abandon())).code(),
@@ -265,7 +265,7 @@ fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
     let finish = waits(&lab.world, turn.finish(Outcome::Success, None));
     assert!(session.machine().is_running());
     assert_eq!(
-        refused(session.begin(&json!("more"), &PromptOptions::default())).code(),
+        refused(at_once(session.begin(&json!("more"), &PromptOptions::default()))).code(),
         ErrorCode::SessionBusy
     );
     assert_eq!(refused(session.dispose()).code(), ErrorCode::SessionBusy);
@@ -292,7 +292,7 @@ fn saves_stand_in_line_and_none_is_sent_before_the_one_in_front_is_answered() {
     let sent = lab.storage.attempts() + 1;
     let mut title = waits(&lab.world, session.set_title("t".to_owned()));
     let mut pinned = waits(&lab.world, session.set_pinned(true));
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     turn.request().unwrap();
     let dispatched = waits(&lab.world, turn.dispatched());
     assert_eq!(lab.storage.attempts(), sent);

@@ -42,6 +42,9 @@ const OBJECTS = [
 const PARAMETERS = {
     'Runtime.open': [(at, value) => rc.Runtime.open(value), [...NONE, ...RECORDS]],
     'Runtime.open storage': [(at, value) => rc.Runtime.open({ storage: value }), NONE],
+    'Runtime.open skills': [(at, value) => rc.Runtime.open({ storage: 'memory', skills: value }), [...NONE, ...PLAIN_RECORDS]],
+    'Runtime.open skills.tokenCap': [(at, value) => rc.Runtime.open({ storage: 'memory', skills: { tokenCap: value } }), ['0', ...NONE]],
+    'Runtime.open skills.scopeOrder': [(at, value) => rc.Runtime.open({ storage: 'memory', skills: { scopeOrder: value } }), [...NONE, ...LISTS]],
     createSession: [(at, value) => at.runtime.createSession(value), [...NONE, ...PLAIN_RECORDS]],
     openSession: [(at, value) => at.runtime.openSession(value), []],
     continueRecent: [(at, value) => at.runtime.continueRecent(value), [...NONE, ...TEXTS]],
@@ -56,6 +59,17 @@ const PARAMETERS = {
     'skills.add location': [(at, value) => at.runtime.skills.add({ content: file(), location: value }), ['text']],
     'skills.add scope': [(at, value) => at.runtime.skills.add({ content: file(), location: '/l', scope: value }), [...NONE, 'text']],
     'skills.remove': [(at, value) => at.runtime.skills.remove(value), []],
+    'skills.setEnabled': [(at, value) => at.runtime.skills.setEnabled(value, false), []],
+    'skills.setEnabled enabled': [(at, value) => at.runtime.skills.setEnabled(at.skill.id, value), FLAGS],
+    'skills.addSource': [(at, value) => at.runtime.skills.addSource(value), []],
+    'skills.addSource scope': [(at, value) => at.runtime.skills.addSource({ scope: value, list: () => [] }), ['text']],
+    'skills.addSource list': [(at, value) => at.runtime.skills.addSource({ scope: 's', list: value }), []],
+    'skills.addSource file': [(at, value) => at.runtime.skills.addSource({ scope: 's', list: () => [value] }), []],
+    'skills.addSource options': [(at, value) => at.runtime.skills.addSource({ scope: 's', list: () => [] }, value), [...NONE, ...RECORDS, 'a getter that throws']],
+    'skills.refresh': [(at, value) => at.runtime.skills.refresh(value), [...NONE, ...RECORDS, 'a getter that throws']],
+    'skills.refresh signal': [(at, value) => at.runtime.skills.refresh({ signal: value }), NONE],
+    'skills.refresh onProgress': [(at, value) => at.runtime.skills.refresh({ onProgress: value }), [...NONE, ...FUNCTIONS]],
+    'skills.loadTool arguments': [(at, value) => at.runtime.skills.loadTool().execute(value), []],
     'permissions.listRules': [(at, value) => at.runtime.permissions.listRules(value), NONE],
     'permissions.lint': [(at, value) => at.runtime.permissions.lint(value), NONE],
     'permissions.createGroup': [(at, value) => at.runtime.permissions.createGroup(value), []],
@@ -215,7 +229,7 @@ for (const name of Object.keys(PARAMETERS)) {
     const method = name.split(/ |\[/)[0];
     const group = ['Runtime.open', 'createSession', 'prompt', 'begin'].includes(method)
         ? method
-        : PARAMETERS[name][2] === 'threw' ? 'calls that answer at once' : 'the other methods';
+        : method.startsWith('skills.') ? 'skills' : PARAMETERS[name][2] === 'threw' ? 'calls that answer at once' : 'the other methods';
     groups.set(group, [...(groups.get(group) ?? []), name]);
 }
 

@@ -118,7 +118,7 @@ export const cases = {
         same(session.messages[1].content[0].arguments.deep, Object.freeze({ list: Object.freeze([1, 2]) }));
         same([...session.messages[3].bytes], [7, 8]);
         same(session.header.sections, [{ name: 'house', content: 'Other rules.' }]);
-        same(JSON.parse(model.requests[0]).tools, [{ name: 'look', parameters: { type: 'object', properties: { deep: { type: 'object' } } } }]);
+        same(JSON.parse(model.requests[0]).tools[0], { name: 'look', parameters: { type: 'object', properties: { deep: { type: 'object' } } } });
         await at.close();
     },
 

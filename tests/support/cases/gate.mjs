@@ -690,7 +690,8 @@ cases['protected names of the runtime are closed whatever is allowed'] = async (
 cases['visibleTools are the declared tools, without what only the library needs'] = async () => {
     const shown = { name: 'shown', description: 'What it does.', parameters: { type: 'object' } };
     const at = await place({ tools: [tool('a', () => 1), { ...WRITES, ...shown, advisory: ['/note'] }] });
-    same(plain(at.session.visibleTools()), [{ name: 'a' }, shown]);
+    const [a, b, ...rest] = plain(at.session.visibleTools());
+    same([a, b, rest.map(({ name }) => name)], [{ name: 'a' }, shown, ['load_skill']]);
     await at.close();
 };
 

@@ -19,6 +19,9 @@ const ARGUMENTS = {
     prompt: () => ['Again'],
     begin: () => ['Again'],
     setTitle: () => ['Title'],
+    setEnabled: () => ['personal:/d/SKILL.md', true],
+    addSource: () => [{ scope: 'storm', list: () => [] }],
+    refresh: () => [{ onProgress: () => {} }],
     setPinned: () => [true],
     markRead: () => [1],
     subscribe: () => [() => {}],
@@ -326,6 +329,16 @@ const PLACES = {
     'a touchy change': (storm) => ({ act: ({ session }) => session.configure(touchy(storm, { systemPrompt: 'x', model: { provider: 'p', id: 'i' } })) }),
     'a touchy page': (storm) => ({ act: ({ session }) => session.readMessages(touchy(storm, { limit: 3 })) }),
     'a touchy filter': (storm) => ({ act: ({ runtime }) => runtime.listSessions(touchy(storm, { limit: 3, cwd: '/w' })) }),
+    'a source of skills, when it is listed, read and chosen': (storm) => ({
+        act: async ({ runtime, session }) => {
+            const read = () => (storm.rage(), thenable(storm, skillFile('stormy', 'x')));
+            const onProgress = storm.rage;
+            await runtime.skills.addSource({ scope: 'own', list: () => (storm.rage(), thenable(storm, touchy(storm, [{ location: '/s', read }]))) }, { onProgress });
+            await runtime.skills.refresh(touchy(storm, { onProgress }));
+            return session.prompt('Hi $stormy');
+        },
+    }),
+    'a touchy source': (storm) => ({ act: ({ runtime }) => runtime.skills.addSource(touchy(storm, { scope: 'own', list: () => [] })) }),
     'a touchy skill': (storm) => ({ act: ({ runtime }) => runtime.skills.add(touchy(storm, ARGUMENTS.add()[0])) }),
     'touchy messages of a turn': (storm) => ({
         world: { strict: false },

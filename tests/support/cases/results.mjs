@@ -11,7 +11,7 @@ const tasks = async (count = 3) => {
 
 export const cases = {
     async 'options that this version does not know are refused, not ignored'() {
-        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults', 'skills']) {
+        for (const name of ['authorize', 'compaction', 'countTokens', 'defaults']) {
             const error = await fails(() => rc.Runtime.open({ storage: 'memory', [name]: {} }), 'invalid_argument');
             same(error.data.field, `options.${name}`);
         }
@@ -187,7 +187,9 @@ export const cases = {
         const [request, options] = seen.complete;
         same([seen.complete.length, Object.keys(request), Object.keys(options)], [2, ['systemPrompt', 'messages', 'tools'], ['signal', 'onUpdate', 'report']]);
         ok(options.signal instanceof AbortSignal && !options.signal.aborted, 'signal');
-        same(JSON.stringify(request.tools), '[{"name":"look","description":"Looks.","parameters":{"type":"object"}}]');
+        same(JSON.stringify(request.tools[0]), '{"name":"look","description":"Looks.","parameters":{"type":"object"}}');
+        // There is a skill to load.
+        same(request.tools.slice(1).map(({ name }) => name), ['load_skill']);
         same(Object.keys(options.report), ['projection', 'budget', 'divergence', 'tokens', 'notices']);
         same(JSON.stringify(options.report.projection), '{"historyMessageCount":1,"sources":[{"type":"history","messageIndex":0}]}');
         same(options.report.divergence, { class: 'none', index: -1, events: [] });

@@ -126,7 +126,8 @@ export const cases = {
         for (const work of [
             () => at.runtime.createSession(), () => at.runtime.openSession('s'), () => at.runtime.continueRecent(), () => at.runtime.listSessions(),
             () => at.runtime.deleteSession('s'), () => at.runtime.skills.add({ content: '---\nname: x\ndescription: y\n---\nz', location: '/x' }),
-            () => at.runtime.skills.remove(at.skill.id), () => at.session.prompt('Hi'),
+            () => at.runtime.skills.remove(at.skill.id), () => at.runtime.skills.setEnabled(at.skill.id, false), () => at.runtime.skills.refresh(),
+            () => at.runtime.skills.addSource({ scope: 's', list: () => [] }), () => at.session.prompt('Hi'),
         ]) {
             await fails(work, 'disposed');
         }

@@ -15,7 +15,7 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use super::{Page, called, conversation, known, message, told, turn_with, waiting, writes_file};
-use crate::lab::{ID, incoming, interrupted, refused, run, says, user};
+use crate::lab::{ID, at_once, incoming, interrupted, refused, run, says, user};
 
 /// What a page finds that died after the first `count` commits.
 fn dead_after(page: &Page, count: usize) -> MemoryStorage<Value> {
@@ -322,7 +322,7 @@ fn while_an_approval_waits_nothing_else_begins_before_the_turn_goes_on() {
         let before = page.lab.stored();
         let codes = [
             refused(page.lab.prompt(&session, "more")).code(),
-            refused(session.begin(&json!("more"), &PromptOptions::default())).code(),
+            refused(at_once(session.begin(&json!("more"), &PromptOptions::default()))).code(),
             refused(page.lab.run(session.set_preset(Some(Preset::DangerFullAccess)))).code(),
             refused(
                 page.lab

@@ -14,7 +14,7 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use super::{call, context, gated, lab, options, outcome, page, reads, reason, session, turn_with, writes};
-use crate::lab::{Fault, ID, Lab, refused, says, waits};
+use crate::lab::{Fault, ID, Lab, at_once, refused, says, waits};
 
 const LOGS: &str = "/ws/app/logs/today.txt";
 
@@ -312,7 +312,7 @@ fn a_tightened_run_context_whose_save_fails_is_live_and_pending() {
 fn the_next_prompt_shows_a_changed_run_context_and_the_running_turn_stays_as_it_is() {
     let (lab, _) = lab();
     let session = session(&lab, logs());
-    let turn = session.begin(&json!("hello"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
     let before = turn.request().unwrap().0.system_prompt;
     assert!(
         before.contains("Granted for reading and writing: logs/*"),
@@ -329,7 +329,7 @@ fn the_next_prompt_shows_a_changed_run_context_and_the_running_turn_stays_as_it_
         .unwrap();
     assert_eq!(turn.request().unwrap().0.system_prompt, before);
     lab.run(turn.finish(Outcome::Success, None)).unwrap();
-    let turn = session.begin(&json!("again"), &PromptOptions::default()).unwrap();
+    let turn = at_once(session.begin(&json!("again"), &PromptOptions::default())).unwrap();
     let (request, report) = turn.request().unwrap();
     for text in [
         "<run_context>\nMind the gap.\n</run_context>",
