@@ -501,6 +501,13 @@ impl<M: MessageData + 'static> Runtime<M> {
         self.listeners.errors.clone()
     }
 
+    /// Waits until what is on its way is saved, or could not be, in every session.
+    pub async fn at_rest(&self) {
+        for session in self.open_sessions() {
+            session.at_rest().await;
+        }
+    }
+
     /// Lets go of every session and of the storage.
     ///
     /// # Errors

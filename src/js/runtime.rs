@@ -259,11 +259,12 @@ impl Runtime {
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
 
-    /// Lets go of every session and of the storage.
+    /// Lets go of every session and of the storage, once what is on its way is saved.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn close(&self) -> Promise {
         let inner = self.inner.clone();
         promised(Ok(async move {
+            inner.at_rest().await;
             inner.close()?;
             Ok(JsValue::UNDEFINED)
         }))

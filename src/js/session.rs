@@ -545,11 +545,12 @@ impl Session {
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
 
-    /// Lets go of the session. Refused while a turn runs or a save is pending.
+    /// Lets go of the session, once what is on its way is saved. Refused while a turn runs or a save is pending.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn dispose(&self) -> Promise {
         let inner = self.inner.clone();
         promised(Ok(async move {
+            inner.at_rest().await;
             inner.dispose()?;
             Ok(JsValue::UNDEFINED)
         }))

@@ -809,6 +809,14 @@ impl<M: MessageData + 'static> Session<M> {
         self.exclusive(Exclusive::Dispose).map(|_| ())
     }
 
+    /// Waits until what is on its way is saved, or could not be. A turn that runs is not waited for.
+    pub async fn at_rest(&self) {
+        let goes_on = self.machine().is_running() || self.machine().save_error().is_some();
+        if !goes_on {
+            self.save_later().await;
+        }
+    }
+
     /// Lets go of the session. Letting go of it twice is no error.
     ///
     /// # Errors

@@ -135,15 +135,18 @@ impl<M: MessageData> Machine<M> {
             return Ok(false);
         }
         let mut settings = self.header().to_settings();
+        let mut changed = false;
         for (name, value) in &record.settings {
+            let known = settings.get(name).is_none_or(|known| known == value);
             let waits = self.queue().any(|commit| commit.settings.contains_key(name));
-            if !waits && !OF_TURN.contains(&name.as_str()) {
+            if !known && !waits && !OF_TURN.contains(&name.as_str()) {
                 settings.insert(name.clone(), value.clone());
+                changed = true;
             }
         }
         let header = Header::from_settings(&settings)?;
         let before = self.in_force();
-        let changed = self.takes_settings(header, behind);
+        self.takes_settings(header, behind);
         if self.in_force() != before && self.is_running() {
             self.gate_state().earlier.push(before);
         }

@@ -1055,11 +1055,16 @@ impl<M: MessageData> Machine<M> {
         self.counters
     }
 
-    /// Shows settings that somebody else saved, in so many commits. Says whether any is another than before.
-    pub(super) fn takes_settings(&mut self, header: Header, commits: u64) -> bool {
+    /// Shows settings that somebody else saved, in so many commits.
+    pub(super) fn takes_settings(&mut self, header: Header, commits: u64) {
         self.counters.settings += commits;
         let before = std::mem::replace(&mut self.header, header);
-        let (now, changed) = (&self.header, before != self.header);
+        self.declare_changes(&before);
+    }
+
+    /// Notes what somebody else changed and may show in the next request.
+    fn declare_changes(&mut self, before: &Header) {
+        let now = &self.header;
         let events = [
             (DeclaredEvent::Preset, before.preset() != now.preset()),
             (DeclaredEvent::RunContext, before.run_context != now.run_context),
@@ -1074,7 +1079,6 @@ impl<M: MessageData> Machine<M> {
                 self.declare(event);
             }
         }
-        changed
     }
 
     pub(super) fn gate_state(&mut self) -> &mut GateState<M> {

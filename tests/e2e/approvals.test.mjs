@@ -166,7 +166,7 @@ test('a turn that is abandoned takes its question with it, and the call is answe
     await chat.waiting.getByRole('form').waitFor();
     await chat.state.getByRole('button', { name: 'Abandon the turn' }).click();
     await chat.articles.getByText('The tool call was interrupted').waitFor();
-    assert.equal(await chat.waiting.textContent(), '');
+    await chat.waiting.getByRole('form').waitFor({ state: 'detached' });
     await chat.reload();
     assert.equal(await chat.waiting.textContent(), '');
     await chat.say('/read never.md');

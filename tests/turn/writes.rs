@@ -395,6 +395,44 @@ fn a_session_is_not_let_go_of_while_a_title_is_being_saved() {
 }
 
 #[test]
+fn who_waits_until_a_title_is_saved_can_let_go_of_the_session() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let released = Signal::default();
+    lab.storage.fail(1, Fault::Wait(released.clone()));
+    let mut preset = waits(&lab.world, session.set_preset(Some(Preset::WorkspaceWrite)));
+    let mut title = waits(&lab.world, session.set_title("t".to_owned()));
+    let mut gone = waits(&lab.world, async {
+        lab.runtime.at_rest().await;
+        session.dispose()
+    });
+    assert!(!gone.go_on());
+    released.fire();
+    assert!(preset.go_on() && title.go_on());
+    gone.done().unwrap();
+    assert_eq!(lab.stored()["chat_sessions"]["\"s1\""]["settings"]["title"], "t");
+    // What cannot be saved, and a turn that runs, are not waited for.
+    for runs in [true, false] {
+        let lab = Lab::empty();
+        let session = lab.create();
+        let turn = runs.then(|| lab.run(dispatched(&session, "hello")));
+        if !runs {
+            lab.storage.always(Some(Fault::Refuse));
+            refused(lab.run(session.set_title("t".to_owned())));
+        }
+        lab.run(lab.runtime.at_rest());
+        let code = refused(session.dispose()).code();
+        let expected = if runs {
+            ErrorCode::SessionBusy
+        } else {
+            ErrorCode::PendingSave
+        };
+        assert_eq!(code, expected);
+        drop(turn);
+    }
+}
+
+#[test]
 fn a_setting_that_could_not_be_saved_is_pending_and_is_flushed() {
     let lab = Lab::empty();
     let session = lab.create();

@@ -122,8 +122,7 @@ impl<M: MessageData> Machine<M> {
             shown.dispatched = self.dispatched.take();
             shown.budget = self.budget;
             shown.events = std::mem::take(&mut self.events);
-            let header = std::mem::replace(&mut shown.header, self.header.clone());
-            shown.takes_settings(header, 0);
+            shown.declare_changes(&self.header);
         }
         // Of another session, that has the id by now, nothing was allowed.
         if is_same {

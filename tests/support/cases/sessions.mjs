@@ -79,6 +79,18 @@ export const cases = {
         await at.close();
     },
 
+    async 'a session is let go of, and its runtime closed, once what is on its way is saved'() {
+        const at = await world({ model: { complete: async () => assistant('Done.') } });
+        const settings = [at.session.setTitle('t'), at.session.setPermissionPreset('workspace-write'), at.session.setPinned(true)];
+        await at.session.dispose();
+        same(await Promise.all(settings), [undefined, undefined, undefined]);
+        const again = await at.runtime.openSession('s');
+        same([again.state.title, again.permissionPreset, again.state.pinned], ['t', 'workspace-write', true]);
+        const late = again.setTitle('late');
+        await at.runtime.close();
+        same(await late, undefined);
+    },
+
     async 'titles, pins and reading go on beside a running turn'() {
         const gate = deferred();
         const at = await world({ model: { complete: async () => (await gate.promise, assistant('Done.')) } });
