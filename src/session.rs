@@ -8,7 +8,7 @@ mod machine;
 mod turn;
 
 pub use approval::{Approval, ApprovalStatus, approval_not_found, rejection};
-pub use gate::{Now, StoredRunContext, check_same_call, check_seconds};
+pub use gate::{InForce, Now, OpenTurn, StoredRunContext, check_same_call, check_seconds};
 pub use header::{Dialect, Header, ModelRef, NewSession, Outcome, Setting};
 pub use hint::{Hint, Takes};
 pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Pending, Stamp, Surroundings};

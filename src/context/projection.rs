@@ -198,7 +198,7 @@ pub fn project(
                 plan.history(index);
                 let mut open = OpenCalls::of(outline);
                 while let Some((result, at)) = rest.next_if(|(next, _)| next.role == Role::ToolResult) {
-                    if result.answers.iter().any(|answer| open.take(answer)) {
+                    if result.answers.iter().any(|answer| open.take(answer).is_some()) {
                         plan.history(MessageIndex(at));
                     } else {
                         plan.leave_out(MessageIndex(at), result);

@@ -448,6 +448,8 @@ impl Session {
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn abort(&self) -> Promise {
         let inner = self.inner.clone();
+        // Nothing starts any more once this was called. What was called just before has not begun yet, and is stopped then.
+        inner.stop();
         promised(Ok(async move {
             inner.abort().await;
             Ok(JsValue::UNDEFINED)
@@ -545,7 +547,8 @@ impl Session {
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
 
-    /// Lets go of the session, once what is on its way is saved. Refused while a turn runs or a save is pending.
+    /// Lets go of the session, once what is on its way is saved. Refused while a turn runs or a save is pending. A turn that was cut
+    /// off stays, with its approvals, for whoever opens the session again.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn dispose(&self) -> Promise {
         let inner = self.inner.clone();

@@ -70,8 +70,9 @@ impl Turn {
         }))
     }
 
-    /// Decides an open call. One that is allowed may run from then on; the result of any other is refused. Where the turn ends
-    /// before the host has answered, it rejects with `aborted`.
+    /// Decides an open call, as it stands in the message. One that is allowed may run from then on; the result of any other, and
+    /// of one with other arguments, is refused. The last decision about a call counts, for one result. Where the turn ends before
+    /// the host has answered, it rejects with `aborted`.
     #[wasm_bindgen(unchecked_return_type = "Promise<Decision>")]
     pub fn gate(&self, #[wasm_bindgen(unchecked_param_type = "ToolCall")] call: JsValue) -> Promise {
         let inner = self.inner.clone();

@@ -40,7 +40,7 @@ export interface Tool extends ToolDeclaration {
     paths?: { argument: string; access: "read" | "write"; kind?: "file" | "tree" }[];
     /** The paths inside a text, such as a patch. Answers at once. */
     extractPaths?(args: any): { path: string; access: "read" | "write" }[];
-    /** JSON pointers to arguments that an approval does not cover. */
+    /** JSON pointers to arguments that an approval does not cover; none of them holds a path. */
     advisory?: string[];
     /**
      * Runs one call. A tool with a `tree` shows nothing for which `isHidden` is true: what rules deny, or ask about, and links.

@@ -121,9 +121,9 @@ impl OpenCalls {
     }
 
     /// Takes the call that a result answers: the first one that it may mean.
-    pub(crate) fn take(&mut self, answer: &Call) -> bool {
+    pub(crate) fn take(&mut self, answer: &Call) -> Option<(usize, Call)> {
         let meant = self.0.iter().position(|(_, call)| self.is_meant(call, answer));
-        meant.map(|at| self.0.remove(at)).is_some()
+        meant.map(|at| self.0.remove(at))
     }
 }
 

@@ -118,6 +118,14 @@ impl Inquiry {
         self.judge(policy, answers, None)
     }
 
+    /// The outcome that holds whatever the host says of the roots; none where it may depend on that.
+    pub fn outright(&self, policy: &Policy) -> Option<Action> {
+        let (ground, paths) = self.resolved(policy, &[]);
+        let judge = Judge::new(self, policy, &ground);
+        let depends = !paths.is_empty() || judge.texts_depend_on_roots();
+        (!depends).then(|| judge.verdict(&paths, &mut None).outcome)
+    }
+
     /// The same decision, and how it came about.
     pub fn explain(&self, policy: &Policy, answers: &[ResolvedPath]) -> Decision {
         self.judge(policy, answers, Some(Vec::new()))

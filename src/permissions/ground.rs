@@ -209,10 +209,14 @@ impl Ground {
         }
     }
 
-    /// Why the roots are not known, where one is not.
-    pub(super) fn unresolved(&self) -> Option<&String> {
+    /// Which root is not known, and why.
+    pub(super) fn unresolved(&self) -> Option<String> {
         let roots = [&self.workspace, &self.directory];
-        roots.into_iter().find_map(|root| root.canonical.as_ref().err())
+        let why = |root: &Resolved| {
+            let why = root.canonical.as_ref().err()?;
+            Some(format!("the root `{}`: {why}", root.lexical.text()))
+        };
+        roots.into_iter().find_map(why)
     }
 
     /// Whether a path is in the memory directory, by name and in truth: never through a link.

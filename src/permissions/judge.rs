@@ -162,23 +162,16 @@ impl<'j> Judge<'j> {
         }
         let unresolved = part.path.and_then(|(_, path, _)| {
             let path = path.and_then(|path| path.canonical.as_ref().err());
-            path.or_else(|| ground.unresolved())
+            path.cloned().or_else(|| ground.unresolved())
         });
-        let allow = |steps: &mut Steps<'_>, step: &'static str, reason: Reason| {
-            if unresolved.is_none() {
-                steps.set(step, Action::Allow, reason, None, None);
-            }
+        // The reason stays what asked first; the trace says why the step does not allow.
+        let allow = |steps: &mut Steps<'_>, step: &'static str, reason: Reason| match &unresolved {
+            None => steps.set(step, Action::Allow, reason, None, None),
+            Some(why) => steps.note(step, Reason::PathUnresolved, None, Some(why)),
         };
-        if steps.verdict.outcome == Action::Allow
-            && let Some(why) = unresolved
-        {
-            steps.set(
-                "rules",
-                Action::Require,
-                Reason::PathUnresolved,
-                None,
-                Some(why.clone()),
-            );
+        if steps.verdict.outcome == Action::Allow && unresolved.is_some() {
+            let why = unresolved.clone();
+            steps.set("rules", Action::Require, Reason::PathUnresolved, None, why);
         }
 
         // 3 ceiling
@@ -291,13 +284,33 @@ impl<'j> Judge<'j> {
         self.chain.iter().flatten().any(locked)
     }
 
+    /// Whether a text in the arguments may be locked by where the roots lead, and by nothing else.
+    pub(super) fn texts_depend_on_roots(&self) -> bool {
+        let mut texts = self
+            .inquiry
+            .texts
+            .iter()
+            .filter(|text| text.len() <= LONGEST_PATH);
+        let mut chain = self.chain.iter().flatten();
+        let locks = chain.any(|group| group.locks_paths(self.policy, &self.subject(), None));
+        texts.any(|text| {
+            let lexical = self.ground.directory.lexical.join(text);
+            let forms = Forms::new(&lexical, &self.ground.all_roots, Some(self.policy.fold()));
+            // A root may be any directory above.
+            locks || self.holds_protected_name(forms.behind_root())
+        })
+    }
+
     /// Whether a path goes through a protected name below one of the roots.
     pub(super) fn is_protected(&self, forms: &Forms<'_>) -> bool {
-        let names = &self.inquiry.protected;
-        let is_name = |segment: &str| names.iter().any(|name| name == segment);
         let mut relative = forms.relative();
+        relative.any(|path| self.holds_protected_name(path))
+    }
+
+    fn holds_protected_name(&self, path: &str) -> bool {
+        let names = &self.inquiry.protected;
         // Forms have one separator, whatever their host writes.
-        relative.any(|path| segments(PathStyle::Posix, path).any(is_name))
+        segments(PathStyle::Posix, path).any(|segment| names.iter().any(|name| name == segment))
     }
 
     /// Whether a tree may hold protected names: they are closed below every root.
@@ -392,9 +405,15 @@ impl Steps<'_> {
         self.verdict.reason = reason;
         // Where another step only relaxes or repeats what a rule said, the rule goes with it.
         self.verdict.rule = rule;
-        let path = self.verdict.path;
+        self.note(step, reason, rule, detail.as_ref());
+        self.verdict.detail = detail;
+    }
+
+    /// Writes down how it stands after a step.
+    fn note(&mut self, step: &'static str, reason: Reason, rule: Option<RuleRef>, detail: Option<&String>) {
+        let Verdict { outcome, path, .. } = self.verdict;
         if let Some(trace) = self.trace {
-            let note = match &detail {
+            let note = match detail {
                 Some(detail) => format!("{}: {detail}", reason.as_str()),
                 None => reason.as_str().to_owned(),
             };
@@ -406,6 +425,5 @@ impl Steps<'_> {
                 path,
             });
         }
-        self.verdict.detail = detail;
     }
 }

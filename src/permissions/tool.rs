@@ -127,7 +127,7 @@ pub struct ToolPolicy {
     pub mcp_server: Option<String>,
     /// The arguments that hold paths.
     pub paths: Vec<PathArgument>,
-    /// Arguments that an approval does not cover, as JSON pointers.
+    /// Arguments that an approval does not cover, as JSON pointers; none of them holds a path.
     pub advisory: Vec<Vec<String>>,
     /// Whether the tool finds paths inside texts itself.
     pub extracts: bool,
@@ -175,7 +175,7 @@ impl ToolPolicy {
     ///
     /// # Errors
     /// `invalid_argument` with the `field`.
-    pub fn check(&self, path: &str) -> Result<()> {
+    pub fn check(&self, path_of_tool: &str) -> Result<()> {
         if self.access == Some(Access::None) && self.declares_paths() {
             let field = if self.paths.is_empty() {
                 "extractPaths"
@@ -183,9 +183,19 @@ impl ToolPolicy {
                 "paths"
             };
             return Err(field_error(
-                &untyped::join(path, field),
+                &untyped::join(path_of_tool, field),
                 "must be absent where `access` is `none`",
             ));
+        }
+        // An answer about one file would be one about every other.
+        let covers = |advisory: &Vec<String>, path: &PathArgument| {
+            let mut steps = advisory.iter().zip(&path.pointer);
+            advisory.len() <= path.pointer.len() && steps.all(|(a, b)| a == b || a == "*" || b == "*")
+        };
+        let mut paths = self.paths.iter();
+        if let Some(path) = paths.find(|path| self.advisory.iter().any(|it| covers(it, path))) {
+            let text = format!("must not cover `{}`, which holds a path", path.argument);
+            return Err(field_error(&untyped::join(path_of_tool, "advisory"), &text));
         }
         Ok(())
     }

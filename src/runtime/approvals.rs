@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Runtime, Session, SessionEvent, Signal};
+use super::{Decided, Runtime, Session, SessionEvent, Signal};
 use crate::{
     Result,
     message::MessageData,
@@ -157,28 +157,32 @@ impl<M: MessageData + 'static> Session<M> {
             .await
     }
 
-    /// Looks again at the rules, at where the paths lead and the call runs, and at the call. What stands is moved on, what is denied by now
-    /// is rejected, what has changed is asked about again. False where somebody else was first.
+    /// Looks again at the rules, at where the paths lead and the call runs, and at the call. What stands is moved on. False where
+    /// somebody else was first.
     async fn advance(&self, approval: &Approval<M>, to: ApprovalStatus) -> Result<bool> {
-        let (decision, directory) = {
-            let decided = self.explain(&approval.call).await?;
-            let directory = decided.directory();
-            (decided.decision, directory)
-        };
-        if decision.outcome == Action::Deny {
-            let rejected = ApprovalStatus::Rejected;
-            return self
-                .move_on(approval, rejected, None, Some(decision.message))
-                .await;
+        match self.judge_again(approval).await? {
+            Look::Stands(_) => self.move_on(approval, to, None, None).await,
+            Look::Falls { was_first } => Ok(was_first),
+        }
+    }
+
+    /// Looks again at an approval.
+    async fn judge_again(&self, approval: &Approval<M>) -> Result<Look> {
+        let decided = self.explain(&approval.call).await?;
+        if decided.decision.outcome == Action::Deny {
+            let (rejected, message) = (ApprovalStatus::Rejected, decided.decision.message);
+            let was_first = self.move_on(approval, rejected, None, Some(message)).await?;
+            return Ok(Look::Falls { was_first });
         }
         let digest = self.machine().digest(&approval.call);
-        if approval.asks_about(&digest, &decision.paths, &directory) {
-            return self.move_on(approval, to, None, None).await;
+        let directory = decided.directory();
+        if approval.asks_about(&digest, &decided.decision.paths, &directory) {
+            return Ok(Look::Stands(Box::new(decided)));
         }
         let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
         let (commit, new) = self
             .machine()
-            .superseded(approval, &decision, directory, new_id, &stamp);
+            .superseded(approval, &decided.decision, directory, new_id, &stamp);
         let new_id = new.id.clone();
         let asked_again = |machine: &mut Machine<M>| machine.asked_again(&approval.id, new);
         let was_first = self.commit_approvals(commit, asked_again).await?;
@@ -188,7 +192,7 @@ impl<M: MessageData + 'static> Session<M> {
             self.machine_mut().end_approval(&new_id, &stamp);
             self.save_later().await;
         }
-        Ok(was_first)
+        Ok(Look::Falls { was_first })
     }
 
     /// A person's answer. Approving looks again at the rules, at where the paths lead, and at the call.
@@ -230,14 +234,16 @@ impl<M: MessageData + 'static> Session<M> {
     }
 
     /// A call is allowed without an answer: a question about it that is still open has to end before it runs, in storage too,
-    /// or a restart would take it for one that did not run.
+    /// or a restart would take it for one that did not run. Says whether one has ended: that took a while.
     ///
     /// # Errors
     /// Those of the storage, and then the call must not run.
-    pub(super) async fn end_question(&self, call: &ToolCall<M>) -> Result<()> {
+    pub(super) async fn end_question(&self, call: &ToolCall<M>) -> Result<bool> {
+        let mut waited = false;
         loop {
             let open = self.machine().open_question(call).map(|it| it.id.clone());
             let Some(id) = open else { break };
+            waited = true;
             self.save().await?;
             let stamp = self.stamp();
             let commit = self.machine().question_ends(&id, &stamp);
@@ -245,7 +251,7 @@ impl<M: MessageData + 'static> Session<M> {
             self.commit_approvals(commit, |machine| machine.forget_approval(&id))
                 .await?;
         }
-        Ok(())
+        Ok(waited)
     }
 
     /// Waits for the answer about a call of the running turn. `Approved` means that the call is claimed, in storage too:
@@ -254,12 +260,22 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `approval_not_found`; those of the storage, and then the call must not run.
     pub async fn approval(&self, turn: u64, id: &str, abort: &Signal) -> Result<ApprovalResult> {
+        Ok(self.claim(turn, id, abort).await?.0)
+    }
+
+    /// The same, with the decision that stands where the call may run.
+    pub(super) async fn claim(
+        &self,
+        turn: u64,
+        id: &str,
+        abort: &Signal,
+    ) -> Result<(ApprovalResult, Option<Decided>)> {
         let Some(asked) = self.machine().approval(id).cloned() else {
             return Err(approval_not_found(id));
         };
         loop {
             if abort.has_fired() || !self.is_turn(turn) {
-                return Ok(result(id, ApprovalOutcome::Cancelled));
+                return Ok((result(id, ApprovalOutcome::Cancelled), None));
             }
             // Fires with the next answer; taken before looking, so that none is missed.
             let changed = self.next_answer();
@@ -276,21 +292,38 @@ impl<M: MessageData + 'static> Session<M> {
                 Some(ApprovalStatus::Approved) => {
                     let Some(approval) = approval else { continue };
                     self.save().await?;
-                    if self.advance(&approval, ApprovalStatus::Claimed).await? {
-                        let claimed = self.machine().approval(id).map(|it| it.status);
-                        if claimed == Some(ApprovalStatus::Claimed) && self.is_turn(turn) {
-                            self.machine_mut().allow(&approval.call);
-                            return Ok(result(id, ApprovalOutcome::Approved));
-                        }
+                    if !self.advance(&approval, ApprovalStatus::Claimed).await? {
+                        continue;
+                    }
+                    let claimed = self.machine().approval(id).cloned();
+                    let claimed = claimed.filter(|it| it.status == ApprovalStatus::Claimed);
+                    let Some(claimed) = claimed else { continue };
+                    // What was agreed to is what runs, also where something changed while the claim was saved.
+                    if let Look::Stands(mut decided) = self.judge_again(&claimed).await?
+                        && self.is_turn(turn)
+                        && !abort.has_fired()
+                    {
+                        self.machine_mut().allow(&claimed.call, true);
+                        decided.decision.request_id = Some(id.to_owned());
+                        return Ok((result(id, ApprovalOutcome::Approved), Some(*decided)));
                     }
                 }
                 Some(ApprovalStatus::Rejected) | None => {
                     let result = became(&self.machine(), &asked);
-                    return result.ok_or_else(|| approval_not_found(id));
+                    let result = result.ok_or_else(|| approval_not_found(id))?;
+                    return Ok((result, None));
                 }
             }
         }
     }
+}
+
+/// What another look at an approval shows.
+enum Look {
+    /// The same: that is what may run.
+    Stands(Box<Decided>),
+    /// It is denied by now, and rejected; or something else is asked about in its place; unless somebody else was first.
+    Falls { was_first: bool },
 }
 
 fn result(id: &str, outcome: ApprovalOutcome) -> ApprovalResult {

@@ -169,22 +169,19 @@ impl<M: MessageData + 'static> Session<M> {
                 Action::Deny => return Err(M::string(&decided.decision.message)),
                 Action::Require => {
                     let id = decided.decision.request_id.clone().unwrap_or_default();
-                    let answer = self.approval(turn, &id, abort).await.map_err(told)?;
-                    match answer.outcome {
-                        ApprovalOutcome::Approved => {
-                            // What holds now, not what held when the person was asked.
-                            decided = self.explain(&call).await.map_err(told)?;
-                            if decided.decision.outcome == Action::Deny {
-                                return Err(M::string(&decided.decision.message));
-                            }
-                            decided.decision.request_id = Some(id);
-                        }
-                        ApprovalOutcome::Superseded => continue,
-                        ApprovalOutcome::Rejected | ApprovalOutcome::Cancelled => {
+                    match self.claim(turn, &id, abort).await.map_err(told)? {
+                        // What was claimed is what runs.
+                        (_, Some(claimed)) => decided = claimed,
+                        (answer, None) if answer.outcome == ApprovalOutcome::Superseded => continue,
+                        (answer, None) => {
                             return Err(M::string(answer.message.as_deref().unwrap_or(UNANSWERED)));
                         }
                     }
                 }
+            }
+            // Everything may have come in the same moment. What is told here nobody hears: the call was interrupted.
+            if abort.has_fired() {
+                return Err(M::string(UNANSWERED));
             }
             let context = ToolContext {
                 working_directory: decided.working_directory(),

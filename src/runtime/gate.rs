@@ -68,10 +68,24 @@ impl<M: MessageData + 'static> Session<M> {
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         let turn = self.machine().current_turn();
         check_same_call(call, &self.machine().open_tool_calls())?;
-        let mut decided = self.explain(call).await?;
-        let dispatched = self.machine().is_dispatched();
-        if decided.decision.outcome == Action::Require && dispatched && self.machine().current_turn() == turn
-        {
+        let mut decided = loop {
+            let decided = self.explain(call).await?;
+            let may_run = decided.decision.outcome == Action::Allow && turn.is_some();
+            // A question that is still open ends before the call may run, and then what holds by then decides.
+            if !may_run || !self.end_question(call).await? {
+                break decided;
+            }
+        };
+        if turn.is_none() || self.machine().current_turn() != turn {
+            return Ok(decided);
+        }
+        let outcome = decided.decision.outcome;
+        if outcome == Action::Allow {
+            self.machine_mut().allow(call, false);
+            return Ok(decided);
+        }
+        self.machine_mut().take_back(call, outcome == Action::Deny);
+        if outcome == Action::Require && self.machine().is_dispatched() {
             let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
             let (mut id, directory) = (String::new(), decided.directory());
             let told =
@@ -80,12 +94,6 @@ impl<M: MessageData + 'static> Session<M> {
             if !told.is_empty() {
                 self.save_later().await;
                 self.tell(told);
-            }
-        }
-        if decided.decision.outcome == Action::Allow && turn.is_some() {
-            self.end_question(call).await?;
-            if self.machine().current_turn() == turn {
-                self.machine_mut().allow(call);
             }
         }
         Ok(decided)
@@ -137,59 +145,57 @@ impl<M: MessageData + 'static> Session<M> {
             let text = format!("`extractPaths` of the tool `{}` failed: {text}", call.name);
             Error::new(ErrorCode::HostFailed, text)
         })?;
-        // What is stored may have changed since; it is looked at before anything is decided.
-        let stale = self.catch_up().await.err();
         let style = self.runtime.path_style();
         let root = self.runtime.workspace_root();
-        let mut unverified = stale.map(|error| error.to_string());
-        let inquire = |unverified: &Option<String>| {
+        let placed = self.machine().has_place(style, root.as_deref());
+        let host = parts.host.as_ref().filter(|_| placed);
+        let mut asked = None;
+        let mut times = 0;
+        loop {
+            // What is stored may have changed since; what was taken back while the host was asked, here or elsewhere, is not given
+            // any more.
+            let stale = self.catch_up().await.err();
+            let (policy, unread) = self.runtime.policy_in_force().await;
+            let unverified = stale.or(unread).map(|error| error.to_string());
             // The clock is the host's and may call anything: first the time, then the look at where we are.
             let now = self.now();
-            let machine = self.machine();
             let mut inquiries =
-                machine.inquiries(call, found.clone(), style, root.as_deref(), &parts.protected, now);
+                self.machine()
+                    .inquiries(call, found.clone(), style, root.as_deref(), &parts.protected, now);
             for inquiry in &mut inquiries {
                 inquiry.unverified = inquiry.unverified.take().or_else(|| unverified.clone());
             }
-            inquiries
-        };
-        let placed = self.machine().has_place(style, root.as_deref());
-        let host = parts.host.as_ref().filter(|_| placed);
-        let mut inquiries = inquire(&unverified);
-        let mut queries = queries_of(&inquiries);
-        for _ in 0..ASKED_AT_MOST {
-            let Some(host) = host else { break };
-            let answers = self.gone.unless_fired(resolve(&**host, &queries)).await;
-            let answers = answers.unwrap_or_default();
-            // What was taken back while the host was asked, here or elsewhere, is not given any more.
-            let stale = self.catch_up().await.err();
-            let (policy, unread) = self.runtime.policy_in_force().await;
-            unverified = stale.or(unread).map(|error| error.to_string());
-            inquiries = inquire(&unverified);
-            let asked = std::mem::replace(&mut queries, queries_of(&inquiries));
-            if asked == queries {
-                return Ok(Asked {
-                    policy,
-                    inquiries,
-                    answers,
-                });
-            }
+            // A question is about where the call runs, too, and that is known from the host alone.
+            let is_decided = |inquiry: &Inquiry| {
+                let outcome = inquiry.outright(&policy);
+                outcome.is_some_and(|outcome| outcome != Action::Require)
+            };
+            let queries = queries_of(&inquiries);
+            let answers = match (asked.take(), host) {
+                (Some((same, answers)), _) if same == queries => answers,
+                (_, None) if parts.host.is_none() => unresolved(&queries, "there is no host"),
+                (_, None) => unresolved(
+                    &queries,
+                    "the session's `cwd` or the workspace's root is not absolute",
+                ),
+                _ if inquiries.iter().all(is_decided) => unresolved(&queries, "it does not depend on that"),
+                (_, Some(_)) if times == ASKED_AT_MOST => unresolved(
+                    &queries,
+                    "what the host has to resolve changed while it was asked",
+                ),
+                (_, Some(host)) => {
+                    times += 1;
+                    let answers = self.gone.unless_fired(resolve(&**host, &queries)).await;
+                    asked = Some((queries, answers.unwrap_or_default()));
+                    continue;
+                }
+            };
+            return Ok(Asked {
+                policy,
+                inquiries,
+                answers,
+            });
         }
-        let why = match (&parts.host, host) {
-            (None, _) => "there is no host",
-            (_, None) => "the session's `cwd` or the workspace's root is not absolute",
-            _ => "what the host has to resolve changed while it was asked",
-        };
-        let stale = self.catch_up().await.err();
-        let (policy, unread) = self.runtime.policy_in_force().await;
-        unverified = stale.or(unread).map(|error| error.to_string());
-        let inquiries = inquire(&unverified);
-        let queries = queries_of(&inquiries);
-        Ok(Asked {
-            policy,
-            inquiries,
-            answers: unresolved(&queries, why),
-        })
     }
 
     /// The tools that the rules, as they were last read, do not deny outright.

@@ -108,9 +108,11 @@ pub enum SessionEvent<M> {
 
 /// A prompt or turn under way: what stops it, and what fires when it is over.
 #[derive(Clone, Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     pub(super) abort: Signal,
     over: Signal,
+    /// Fires as soon as it is stopped or ends, before that is saved.
+    ends: Signal,
     /// The caller's signal, which stops it too, and our hook there.
     caller: (Signal, u64),
 }
@@ -474,7 +476,9 @@ impl<M: MessageData + 'static> Session<M> {
         let running = self.running(abort);
         // Weak, so that a turn that its host forgot does not keep the session.
         let session = Rc::downgrade(self);
+        let ends = running.ends.clone();
         running.abort.on_fire(move || {
+            ends.fire();
             if let Some(session) = session.upgrade() {
                 Turn::new(&session, number).cancel_in_background();
             }
@@ -489,6 +493,7 @@ impl<M: MessageData + 'static> Session<M> {
         let running = Running {
             abort,
             over: Signal::default(),
+            ends: Signal::default(),
             caller: (caller.clone(), hook),
         };
         *self.running.borrow_mut() = Some(running.clone());
@@ -518,11 +523,17 @@ impl<M: MessageData + 'static> Session<M> {
 
     /// Stops the running prompt or turn, and waits until it is over. Does nothing where none runs.
     pub async fn abort(&self) {
-        let running = self.running.borrow().clone();
+        let running = self.stop();
         if let Some(running) = running {
-            running.abort.fire();
             running.over.fired().await;
         }
+    }
+
+    /// Stops what runs now, at once.
+    pub(crate) fn stop(&self) -> Option<Running> {
+        let running = self.running.borrow().clone()?;
+        running.abort.fire();
+        Some(running)
     }
 
     pub(super) fn is_turn(&self, number: u64) -> bool {
@@ -607,6 +618,7 @@ impl<M: MessageData + 'static> Session<M> {
 
     async fn end_turn(&self, before: u32, end: TurnEnd, degraded: Vec<Degraded>) -> TurnReport {
         let ending = Ending(self);
+        self.turn_ends().fire();
         self.announce(self.messages_from(before));
         self.save_later().await;
         let save_error = self.machine().save_error().cloned();
@@ -817,7 +829,8 @@ impl<M: MessageData + 'static> Session<M> {
         }
     }
 
-    /// Lets go of the session. Letting go of it twice is no error.
+    /// Lets go of the session. Letting go of it twice is no error. A turn that was cut off stays as it is stored, with its
+    /// approvals: they are of the turn, which may be resumed by whoever opens the session again, and end when it is abandoned.
     ///
     /// # Errors
     /// `session_busy` and `pending_save`.
@@ -838,9 +851,10 @@ impl<M: MessageData + 'static> Session<M> {
         self.gone.fire();
     }
 
-    /// Fires when the turn or prompt that runs now is over.
-    pub(super) fn turn_over(&self) -> Option<Signal> {
-        self.running.borrow().as_ref().map(|running| running.over.clone())
+    /// Fires when the turn that runs now is stopped or ends, before that is saved.
+    pub(super) fn turn_ends(&self) -> Signal {
+        let running = self.running.borrow();
+        running.as_ref().map(|it| it.ends.clone()).unwrap_or_default()
     }
 }
 

@@ -77,9 +77,11 @@ impl<M: MessageData + 'static> Turn<M> {
     /// As [`Session::gate`]; also after the turn has ended; `aborted` where it ends before the host has answered.
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         self.session.check_turn(self.number)?;
-        let over = self.session.turn_over().unwrap_or_default();
+        let ends = self.session.turn_ends();
         let decided: LocalFuture<'_, _> = Box::pin(self.session.gate(call));
-        match over.unless_fired(decided).await {
+        let decided = ends.unless_fired(decided).await;
+        // The host may have answered in the moment in which the turn ended.
+        match decided.filter(|_| !ends.has_fired()) {
             Some(decided) => decided,
             None => Err(Error::new(
                 ErrorCode::Aborted,

@@ -1,7 +1,7 @@
 //! Approvals of a session: calls that a person is asked about. `pending -> approved -> claimed`, or `rejected`; then the
 //! result is stored and the approval ends. Each ends once, and what is claimed is stored before the tool starts.
 
-use super::{Machine, Stamp, ToolCall};
+use super::{Machine, Stamp, ToolCall, gate::Answered};
 use crate::{
     Error, ErrorCode,
     list::{Listed, positions_in_order},
@@ -174,6 +174,12 @@ impl<M: MessageData> Approval<M> {
     /// Whether an answer is one about this: the same call, on the same files, in the same directory.
     pub fn asks_about(&self, digest: &str, paths: &[DecidedPath], directory: &str) -> bool {
         self.digest == digest && self.paths == paths && self.directory == directory
+    }
+
+    /// Whether it is over now that a call has its result.
+    pub(super) fn is_over(&self, answered: &Answered) -> bool {
+        let claimed = self.status == ApprovalStatus::Claimed;
+        answered.ends(&self.call.id, &self.digest, claimed)
     }
 
     fn change(&self, expected: Option<u64>) -> ApprovalChange<M> {
@@ -430,16 +436,9 @@ impl<M: MessageData> Machine<M> {
         self.gate_state().approvals.retain(|approval| approval.id != id);
     }
 
-    /// Ends the approvals of calls that have a result now, but for those with these digests; where the turn is over, all.
-    pub(super) fn end_approvals(
-        &mut self,
-        answered: &[String],
-        waiting: &[String],
-        over: bool,
-    ) -> Vec<ApprovalChange<M>> {
-        let ends = |approval: &Approval<M>| {
-            over || answered.contains(&approval.call.id) && !waiting.contains(&approval.digest)
-        };
+    /// Ends these approvals; where the turn is over, all.
+    pub(super) fn end_approvals(&mut self, ended: &[String], over: bool) -> Vec<ApprovalChange<M>> {
+        let ends = |approval: &Approval<M>| over || ended.contains(&approval.id);
         let approvals = &mut self.gate_state().approvals;
         let ended = approvals.iter().filter(|approval| ends(approval));
         let changes = ended.map(|approval| approval.end(None)).listed();

@@ -10,7 +10,7 @@ use crate::{
     permissions::{Bypass, BypassScope, Inquiry, PathRequest, Place, Preset, texts_in},
     run_context::RunContext,
     storage::{Counters, SessionRecord},
-    untyped::{FromJson, ToJson, field_error},
+    untyped::{FromJson, ToJson, field_error, to_object},
 };
 use serde_json::Value;
 
@@ -71,6 +71,53 @@ impl Header {
     }
 }
 
+/// A run context and a preset that are in force together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InForce {
+    /// The run context.
+    pub run_context: StoredRunContext,
+    /// The preset; none is as configured.
+    pub preset: Option<Preset>,
+}
+
+/// A turn under way, as it is stored: still there on reopening, it was cut off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenTurn {
+    /// The position of its user message.
+    pub user_message: u32,
+    /// What was in force as it began. Earlier versions did not store it.
+    pub began: Option<InForce>,
+}
+
+impl FromJson for OpenTurn {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let member = |name: &str| value.get(name).unwrap_or(&Value::Null);
+        let is_position = value.is_number();
+        let position = if is_position { value } else { member("userMessage") };
+        let began = InForce {
+            run_context: StoredRunContext::from_json(member("runContext"), path)?,
+            preset: Option::from_json(member("permissionPreset"), path)?,
+        };
+        Ok(Self {
+            user_message: u32::from_json(position, path)?,
+            began: (!is_position).then_some(began),
+        })
+    }
+}
+
+impl ToJson for OpenTurn {
+    fn to_json(&self) -> Value {
+        let Some(began) = &self.began else {
+            return self.user_message.to_json();
+        };
+        to_object(&[
+            ("userMessage", &self.user_message),
+            ("runContext", &began.run_context),
+            ("permissionPreset", &began.preset),
+        ])
+    }
+}
+
 /// A bypass, and when it ends by a clock that nobody can set.
 #[derive(Clone, Debug, PartialEq)]
 struct HeldBypass {
@@ -87,15 +134,23 @@ pub struct Now {
     pub monotonic: Option<f64>,
 }
 
-/// What a machine keeps for the gate. Only approvals are stored.
+/// What may run: a call with this id, on these arguments, until its result is there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Leave {
+    call_id: String,
+    digest: String,
+    /// A person agreed, and it was claimed: it is leave for one call, also where another one is equal.
+    claimed: bool,
+}
+
+/// What a machine keeps for the gate. Only approvals are stored; what was in force as a turn began is stored with that.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GateState<M> {
     bypasses: Vec<HeldBypass>,
-    /// Run contexts that were in force before, with their presets, and still count: until the turn settles, and until the new
-    /// one is saved.
-    earlier: Vec<(StoredRunContext, Option<Preset>)>,
-    /// Calls of the running turn that may run: ids, tools and digests.
-    allowed: Vec<(String, String, String)>,
+    /// What was in force before and still counts: until the turn settles, and until the new is saved.
+    earlier: Vec<InForce>,
+    /// Calls of the running turn that may run.
+    leaves: Vec<Leave>,
     /// Calls that a person is asked about.
     pub(super) approvals: Vec<Approval<M>>,
 }
@@ -105,7 +160,7 @@ impl<M> Default for GateState<M> {
         Self {
             bypasses: Vec::new(),
             earlier: Vec::new(),
-            allowed: Vec::new(),
+            leaves: Vec::new(),
             approvals: Vec::new(),
         }
     }
@@ -153,8 +208,34 @@ impl<M: MessageData> Machine<M> {
         Ok(changed)
     }
 
-    fn in_force(&self) -> (StoredRunContext, Option<Preset>) {
-        (self.header().run_context.clone(), self.header().preset())
+    fn in_force(&self) -> InForce {
+        InForce {
+            run_context: self.header().run_context.clone(),
+            preset: self.header().preset(),
+        }
+    }
+
+    /// Everything that counts, the oldest first: what was in force as the turn began, also where a restart came in between, then
+    /// what was in force since, then what is. What any of them would not give is not given.
+    fn counting(&self) -> Vec<InForce> {
+        let turn = self.header().open_turn.as_ref();
+        let began = turn.and_then(|turn| turn.began.as_ref());
+        let mut all: Vec<InForce> = Vec::new();
+        let now = self.in_force();
+        for each in began.into_iter().chain(&self.gate_view().earlier).chain([&now]) {
+            if all.last() != Some(each) {
+                all.push(each.clone());
+            }
+        }
+        all
+    }
+
+    /// What is stored of a turn that is dispatched now.
+    pub(super) fn opened_turn(&self, user_message: u32) -> OpenTurn {
+        OpenTurn {
+            user_message,
+            began: self.counting().into_iter().next(),
+        }
     }
 
     /// The run context.
@@ -165,8 +246,8 @@ impl<M: MessageData> Machine<M> {
     /// The effective working directory, as it is configured.
     pub fn working_directory(&self) -> String {
         // A turn stays where it began.
-        let began = self.gate_view().earlier.first().map(|(context, _)| context);
-        let context = began.unwrap_or(&self.header().run_context).run_context();
+        let began = self.counting().into_iter().next();
+        let context = began.as_ref().and_then(|it| it.run_context.run_context());
         let own = context.map(|context| context.effective_working_dir(self.cwd()));
         own.unwrap_or(self.cwd()).to_owned()
     }
@@ -267,17 +348,19 @@ impl<M: MessageData> Machine<M> {
         let placed = Place::new(style, self.cwd(), workspace_root);
         let place = placed.unwrap_or_else(|_| Place::root(style));
         let header = self.header();
-        let now_in_force = self.in_force();
-        let contexts = self.gate_view().earlier.iter().chain([&now_in_force]);
-        // Every context judges the same files: a relative path is one from where the turn began.
-        let directory = (!self.gate_view().earlier.is_empty()).then(|| self.working_directory());
-        let inquiry = |(context, preset): &(StoredRunContext, Option<Preset>)| Inquiry {
+        let counting = self.counting();
+        // Each judges the same files: a relative path is one from where the turn began.
+        let directory = (counting.len() > 1).then(|| self.working_directory());
+        let inquiry = |InForce {
+                           run_context: context,
+                           preset,
+                       }: InForce| Inquiry {
             tool_name: call.name.clone(),
             tool: tool.clone(),
             requests: requests.clone(),
             texts: texts.clone(),
             place: place.clone(),
-            preset: *preset,
+            preset,
             run_context: match (&directory, context.run_context()) {
                 (Some(directory), context) if context.is_some() || directory != self.cwd() => {
                     Some(context.cloned().unwrap_or_default().in_directory(directory))
@@ -297,7 +380,7 @@ impl<M: MessageData> Machine<M> {
                 .then(|| "the stored run context cannot be read".to_owned()),
             now: now.wall,
         };
-        contexts.map(inquiry).listed()
+        counting.into_iter().map(inquiry).listed()
     }
 
     /// Whether the session has an absolute directory in an absolute workspace, so that its host can be asked about paths.
@@ -309,26 +392,67 @@ impl<M: MessageData> Machine<M> {
         self.gate_view().bypasses.iter()
     }
 
-    /// A call of the running turn may run, on exactly these arguments.
-    pub fn allow(&mut self, call: &ToolCall<M>) {
-        let allowed = (call.id.clone(), call.name.clone(), self.digest(call));
-        let state = self.gate_state();
-        if !state.allowed.contains(&allowed) {
-            state.allowed.push(allowed);
+    /// A call of the running turn may run, on exactly these arguments; `claimed` where a person agreed.
+    pub fn allow(&mut self, call: &ToolCall<M>, claimed: bool) {
+        let leave = Leave {
+            call_id: call.id.clone(),
+            digest: self.digest(call),
+            claimed,
+        };
+        let leaves = &mut self.gate_state().leaves;
+        if !leaves.contains(&leave) {
+            leaves.push(leave);
         }
     }
 
-    /// Whether a call may have run: it was allowed, or a person agreed and it was claimed; on these arguments, where they count.
-    pub(super) fn was_allowed(&self, id: &str, tool: &str, digest: Option<&str>) -> bool {
-        let mut allowed = self.gate_view().allowed.iter();
-        allowed.any(|(other, name, its)| {
-            other == id && name == tool && digest.is_none_or(|digest| digest == its)
-        })
+    /// The last decision counts: a call that was allowed is asked about now, or denied. What a person agreed to and is claimed
+    /// ends only where it is denied.
+    pub fn take_back(&mut self, call: &ToolCall<M>, denied: bool) {
+        let digest = self.digest(call);
+        let gone = |leave: &Leave| leave.call_id == call.id && leave.digest == digest;
+        let leaves = &mut self.gate_state().leaves;
+        leaves.retain(|leave| !gone(leave) || leave.claimed && !denied);
     }
 
-    /// A turn begins, or is over: nothing is allowed yet, or any more.
-    pub(super) fn forget_allowed(&mut self) {
-        self.gate_state().allowed.clear();
+    /// Another list of what may run.
+    pub(super) fn set_leaves(&mut self, leaves: Vec<Leave>) {
+        self.gate_state().leaves = leaves;
+    }
+
+    /// What may run.
+    pub(super) fn leaves(&self) -> &[Leave] {
+        &self.gate_view().leaves
+    }
+}
+
+impl Leave {
+    /// Whether it is for this call.
+    pub(super) fn is_for(&self, id: &str, digest: &str) -> bool {
+        self.call_id == id && self.digest == digest
+    }
+
+    /// Whether it is used up.
+    pub(super) fn is_over(&self, answered: &Answered) -> bool {
+        answered.ends(&self.call_id, &self.digest, self.claimed)
+    }
+}
+
+/// A call that has its result.
+pub(super) struct Answered {
+    /// Its id.
+    pub id: String,
+    /// What tells it from another call with that id.
+    pub digest: String,
+    /// The same of those with that id that have no result yet.
+    pub waiting: Vec<String>,
+}
+
+impl Answered {
+    /// Whether what is about a call with this id and digest is over with it. What was claimed is one call, also where an equal
+    /// one waits.
+    pub(super) fn ends(&self, id: &str, digest: &str, claimed: bool) -> bool {
+        let waits = self.waiting.iter().any(|other| other == digest);
+        self.id == id && (!waits || claimed && self.digest == digest)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
     run_context::RunContext,
-    session::StoredRunContext,
+    session::{OpenTurn, StoredRunContext},
     untyped::{self, FromJson, Reader, ToJson},
 };
 
@@ -201,8 +201,8 @@ settings! {
     Pinned(pinned: bool) = "pinned",
     /// How many messages a person has seen.
     ReadCount(read_count: u32) = "readCount",
-    /// Set while a turn is under way: its user message's position. Still set on reopening, the turn was cut off.
-    OpenTurn(open_turn: Option<u32>) = "openTurn",
+    /// Set while a turn is under way. Still set on reopening, the turn was cut off.
+    OpenTurn(open_turn: Option<OpenTurn>) = "openTurn",
     /// How the last turn ended.
     LastOutcome(last_outcome: Option<Outcome>) = "outcome",
     /// Why it failed.

@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use super::{
     ApprovalStatus, Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting,
-    ToolCall, ToolDeclaration, TurnEnd, TurnInput, gate::GateState, header::check_id,
+    ToolCall, ToolDeclaration, TurnEnd, TurnInput,
+    gate::{Answered, GateState, Leave},
+    header::check_id,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -364,7 +366,8 @@ impl<M: MessageData> Machine<M> {
             degraded: Vec::new(),
         });
         self.turns_begun += 1;
-        self.forget_allowed();
+        // Nothing is allowed yet.
+        self.set_leaves(Vec::new());
         Ok(self.turns_begun)
     }
 
@@ -593,7 +596,7 @@ impl<M: MessageData> Machine<M> {
             }
             self.bodies.push(prepared.message);
             self.outlines.push(prepared.outline);
-            let open = vec![Setting::OpenTurn(Some(base.messages))];
+            let open = vec![Setting::OpenTurn(Some(self.opened_turn(base.messages)))];
             self.commit_conversation(&base, open, Vec::new(), stamp);
         }
         self.dispatched = Some(trace);
@@ -632,7 +635,7 @@ impl<M: MessageData> Machine<M> {
             let mut outline = loop_dialect::outline(&message.body, false)?;
             match outline.role {
                 Role::Assistant => {
-                    batch.answer_open_calls();
+                    batch.answer_open_calls(self);
                     if outline.stop.is_none() && !outline.is_answerable() {
                         message.body =
                             loop_dialect::stopped(&message.body, StopKind::Error, Some(UNANSWERABLE));
@@ -643,21 +646,17 @@ impl<M: MessageData> Machine<M> {
                 }
                 Role::ToolResult => {
                     for answer in &outline.answers {
-                        // It answers the first that it may mean: that one has to be allowed. One that says no tool may mean calls
-                        // of several: each has to be. Where calls share an id, leave is for these arguments alone, also when
-                        // the other one is answered.
+                        // It answers the first that it may mean: that one has to be allowed, as it stands in the message. One that
+                        // says no tool may mean calls of several: each has to be.
                         let open = &batch.open;
                         let meant = open.0.iter().filter(|(_, call)| open.is_meant(call, answer));
-                        let shared = batch.calls.iter().filter(|call| call.id == answer.id).count() > 1;
                         let first = meant.clone().next();
                         for (at, call) in meant {
                             if first.is_some_and(|(first, its)| at == first || call.name != its.name) {
-                                let message = batch.call_message.as_ref();
-                                let digest = shared.then(|| self.digest_of(*at, call, message));
-                                self.check_allowed(call, digest.as_deref(), &outline)?;
+                                self.check_allowed(*at, call, &batch, &outline)?;
                             }
                         }
-                        if !batch.open.take(answer) {
+                        if !batch.take(self, answer) {
                             let id = answer.id.as_str();
                             return Err(Error::invalid(format!(
                                 "no open tool call has the id `{id}`; append results after the message that holds their call"
@@ -678,13 +677,23 @@ impl<M: MessageData> Machine<M> {
         if answered && let Some(trace) = self.turn.as_mut().and_then(|turn| turn.built.take()) {
             self.dispatched = Some(trace);
         }
-        self.keep(batch.staged, Vec::new(), stamp);
+        self.keep(batch, Vec::new(), stamp);
         Ok(())
     }
 
-    /// A result without an error means that the tool ran. It may only have run if the call was allowed.
-    fn check_allowed(&self, call: &Call, digest: Option<&str>, outline: &MessageOutline) -> Result<()> {
-        if !self.surroundings.strict || outline.is_error || self.was_allowed(&call.id, &call.name, digest) {
+    /// A result without an error means that the tool ran. It may only have run if exactly this call was allowed.
+    fn check_allowed(
+        &self,
+        at: usize,
+        call: &Call,
+        batch: &Batch<M>,
+        outline: &MessageOutline,
+    ) -> Result<()> {
+        if !self.surroundings.strict || outline.is_error {
+            return Ok(());
+        }
+        let digest = self.digest_of(at, call, batch.call_message.as_ref());
+        if batch.leaves.iter().any(|leave| leave.is_for(&call.id, &digest)) {
             return Ok(());
         }
         Err(Error::new(
@@ -788,11 +797,11 @@ impl<M: MessageData> Machine<M> {
             _ => None,
         };
         let mut batch = Batch::after(self);
-        batch.answer_open_calls();
+        batch.answer_open_calls(self);
         if let Some((message, outline)) = last {
             batch.push(message, outline);
         }
-        self.keep(batch.staged, self.end_settings(&end), stamp);
+        self.keep(batch, self.end_settings(&end), stamp);
         let degraded = self.turn.take().map(|turn| turn.degraded).unwrap_or_default();
         self.ending = true;
         Ok((end, degraded))
@@ -816,8 +825,8 @@ impl<M: MessageData> Machine<M> {
             error: None,
         };
         let mut batch = Batch::after(self);
-        batch.answer_open_calls();
-        self.keep(batch.staged, self.end_settings(&end), stamp);
+        batch.answer_open_calls(self);
+        self.keep(batch, self.end_settings(&end), stamp);
         self.ending = true;
         Ok(end)
     }
@@ -844,7 +853,7 @@ impl<M: MessageData> Machine<M> {
                 Some((ApprovalStatus::Claimed, _)) | None => Becomes::Interrupted,
             }
         };
-        batch.answer(&becomes, stamp.now);
+        batch.answer(self, &becomes, stamp.now);
         let offers_skills = self.offered_before()?.is_some();
         self.turn = Some(Turn {
             prepared: None,
@@ -856,8 +865,8 @@ impl<M: MessageData> Machine<M> {
             degraded: Vec::new(),
         });
         self.turns_begun += 1;
-        self.forget_allowed();
-        self.keep(batch.staged, Vec::new(), stamp);
+        self.set_leaves(Vec::new());
+        self.keep(batch, Vec::new(), stamp);
         Ok(self.turns_begun)
     }
 
@@ -1111,32 +1120,17 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// Shows a batch of messages, and queues its commit. A turn that ends without new messages still commits.
-    fn keep(&mut self, staged: Vec<(Incoming<M>, MessageOutline)>, settings: Vec<Setting>, stamp: &Stamp) {
-        if staged.is_empty() && settings.is_empty() {
+    fn keep(&mut self, batch: Batch<M>, settings: Vec<Setting>, stamp: &Stamp) {
+        if batch.staged.is_empty() && settings.is_empty() {
             return;
         }
         let base = self.lengths();
         let over = settings
             .iter()
             .any(|setting| matches!(setting, Setting::OpenTurn(None)));
-        let mut open = self.open_calls();
-        let mut answered = Vec::new();
-        for (_, outline) in &staged {
-            if outline.role == Role::Assistant {
-                open = OpenCalls::default();
-            }
-            for answer in &outline.answers {
-                open.take(answer);
-                answered.push(answer.id.clone());
-            }
-        }
-        // A call that shares the id of one that is answered, and waits itself.
-        let (message, mut waiting) = (self.call_message(), Vec::new());
-        for (at, call) in open.0.iter().filter(|(_, call)| answered.contains(&call.id)) {
-            waiting.push(self.digest_of(*at, call, message.as_ref()));
-        }
-        let ended = self.end_approvals(&answered, &waiting, over);
-        for ((message, outline), at) in staged.into_iter().zip(base.messages..) {
+        let ended = self.end_approvals(&batch.questions_over, over);
+        self.set_leaves(batch.leaves);
+        for ((message, outline), at) in batch.staged.into_iter().zip(base.messages..) {
             if let Some(turn) = &mut self.turn {
                 if outline.role == Role::Assistant {
                     turn.partial = None;
@@ -1408,9 +1402,12 @@ fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
 struct Batch<M> {
     staged: Vec<(Incoming<M>, MessageOutline)>,
     open: OpenCalls,
-    /// The message with the open calls, and all of its calls.
+    /// The message with the open calls.
     call_message: Option<M>,
-    calls: Vec<Call>,
+    /// What may run, and is not used up.
+    leaves: Vec<Leave>,
+    /// The approvals whose calls have a result by now.
+    questions_over: Vec<String>,
 }
 
 /// What becomes of an open call.
@@ -1429,7 +1426,35 @@ impl<M: MessageData> Batch<M> {
             staged: Vec::new(),
             open: machine.open_calls(),
             call_message: machine.call_message(),
-            calls: machine.last_calls().to_vec(),
+            leaves: machine.leaves().to_vec(),
+            questions_over: Vec::new(),
+        }
+    }
+
+    /// A result answers the call that it means; false where there is none.
+    fn take(&mut self, machine: &Machine<M>, answer: &Call) -> bool {
+        let Some((at, call)) = self.open.take(answer) else {
+            return false;
+        };
+        self.ends(machine, at, call);
+        true
+    }
+
+    /// A call has its result: leave for it is used up, and nobody is asked about it any more.
+    fn ends(&mut self, machine: &Machine<M>, at: usize, call: Call) {
+        let message = self.call_message.as_ref();
+        let twins = self.open.0.iter().filter(|(_, other)| other.id == call.id);
+        let answered = Answered {
+            digest: machine.digest_of(at, &call, message),
+            waiting: twins
+                .map(|(at, other)| machine.digest_of(*at, other, message))
+                .listed(),
+            id: call.id,
+        };
+        self.leaves.retain(|leave| !leave.is_over(&answered));
+        let questions = machine.approvals().iter();
+        for over in questions.filter(|approval| approval.is_over(&answered)) {
+            self.questions_over.push(over.id.clone());
         }
     }
 
@@ -1437,20 +1462,20 @@ impl<M: MessageData> Batch<M> {
         if outline.role == Role::Assistant {
             self.open = OpenCalls::of(&outline);
             self.call_message = Some(message.body.clone());
-            self.calls = outline.calls.clone();
         }
         self.staged.push((message, outline));
     }
 
-    fn answer_open_calls(&mut self) {
-        self.answer(&|_| Becomes::Interrupted, 0.0);
+    fn answer_open_calls(&mut self, machine: &Machine<M>) {
+        self.answer(machine, &|_| Becomes::Interrupted, 0.0);
     }
 
     /// Answers open calls by what becomes of the first, the second and so on of them.
-    fn answer(&mut self, becomes: &dyn Fn(usize) -> Becomes, now: f64) {
+    fn answer(&mut self, machine: &Machine<M>, becomes: &dyn Fn(usize) -> Becomes, now: f64) {
         let Some(message) = self.call_message.clone() else {
             return;
         };
+        let mut answered = Vec::new();
         for (number, (at, call)) in std::mem::take(&mut self.open).0.into_iter().enumerate() {
             let body = match becomes(number) {
                 Becomes::Open => {
@@ -1469,6 +1494,10 @@ impl<M: MessageData> Batch<M> {
                     outline,
                 ));
             }
+            answered.push((at, call));
+        }
+        for (at, call) in answered {
+            self.ends(machine, at, call);
         }
     }
 }

@@ -154,8 +154,10 @@ const CHECKPOINT = {
     timestamp: 2000,
     sections: { cwd: 'Current working directory: /w', permissions: 'Permission preset: read-only.' },
 };
+/** What is stored of a turn under way: its user message, and what was in force as it began. */
+const OPEN_TURN = { userMessage: 0, runContext: null, permissionPreset: 'read-only' };
 const turn = (messages, commits, more = {}) => stored.session({
-    commits: 1 + commits, updatedAt: 2000, conversation: 1 + commits, settings: 1, set: { openTurn: 0 }, skills: [],
+    commits: 1 + commits, updatedAt: 2000, conversation: 1 + commits, settings: 1, set: { openTurn: OPEN_TURN }, skills: [],
     messages: [USER, ...messages], checkpoints: [CHECKPOINT], ...more,
 });
 const END = { updatedAt: 5000, settings: 2, set: { openTurn: null, outcome: 'cancelled' } };

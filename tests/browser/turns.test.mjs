@@ -196,13 +196,16 @@ const CHECKPOINT = {
         skills: stored.offered('demo', 'What demo is for.'),
     },
 };
+/** What is stored of a turn under way: its user message, and what was in force as it began. */
+const OPEN_TURN = { userMessage: 0, runContext: null, permissionPreset: 'read-only' };
+
 /** What the dispatch of `Hello $demo` leaves. */
 const DISPATCHED = {
     commits: 2,
     updatedAt: 2000,
     conversation: 2,
     settings: 1,
-    set: { openTurn: 0 },
+    set: { openTurn: OPEN_TURN },
     messages: [[USER, USER_OUTLINE]],
     snapshots: [SNAPSHOT],
     checkpoints: [CHECKPOINT],

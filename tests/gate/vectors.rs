@@ -93,11 +93,13 @@ fn every_input_that_is_wrong_is_refused_by_the_name_of_its_field() {
     }
 }
 
-/// What the steps of a trace came to, part by part: those that say what came too late aside.
+/// What the steps of a trace came to, part by part: those that say what came too late, or to nothing, aside.
 fn ends(trace: &[TraceStep]) -> BTreeMap<Option<u32>, &TraceStep> {
     let aside = |step: &TraceStep| {
         let note = step.note.as_deref().unwrap_or_default();
-        note == "shadowed" || note.starts_with("and ") || note.starts_with("grant_through_link")
+        // A step that would have allowed a path that is not known comes to nothing.
+        let unknown = step.step != "rules" && note.starts_with("path_unresolved");
+        unknown || note == "shadowed" || note.starts_with("and ") || note.starts_with("grant_through_link")
     };
     let steps = trace.iter().filter(|step| !aside(step));
     steps.map(|step| (step.path, step)).collect()

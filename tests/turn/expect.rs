@@ -231,7 +231,7 @@ pub fn long_turn_after(commits: usize) -> Expected {
         changed: match commits {
             1 => json!({}),
             6 => json!({ "outcome": "success" }),
-            _ => json!({ "openTurn": 0 }),
+            _ => json!({ "openTurn": open_turn(0) }),
         },
         messages: messages[..kept].to_vec(),
         checkpoints: if commits == 1 {
@@ -334,4 +334,9 @@ pub fn haiku_snapshot(user_turn: u32, timestamp: u64) -> Value {
 pub fn haiku_record() -> (&'static str, String, Value) {
     let record = json!({ "scope": "project", "location": HAIKU_LOCATION, "content": HAIKU });
     ("skills", HAIKU_ID.to_owned(), record)
+}
+
+/// What is stored of a turn under way, in a session that nobody changed: where it began, and what was in force.
+pub fn open_turn(user_message: u32) -> Value {
+    json!({ "userMessage": user_message, "runContext": null, "permissionPreset": "read-only" })
 }

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use crate::{
     expect::{
         BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, LONG_TURN_COMMITS, READ_ONLY, Way,
-        allow, answered, called_twice, cut_off, dispatched, haiku_snapshot, long_turn, long_turn_after, said,
-        system_prompt, system_prompt_with_haiku, two_calls, typed,
+        allow, answered, called_twice, cut_off, dispatched, haiku_snapshot, long_turn, long_turn_after,
+        open_turn, said, system_prompt, system_prompt_with_haiku, two_calls, typed,
     },
     lab::{ID, Lab, at_once, incoming, pairing::check_pairs, refused, run, says, stored},
     random_turns::random_turns,
@@ -240,7 +240,7 @@ fn a_death_in_a_later_turn_leaves_the_earlier_ones_alone() {
     let dead = long_turn_after(LONG_TURN_COMMITS).with(|it| {
         it.updated_at = 3_000.0;
         (it.commits, it.conversation, it.settings) = (7, 7, 3);
-        it.changed = json!({ "outcome": "success", "openTurn": 5 });
+        it.changed = json!({ "outcome": "success", "openTurn": open_turn(5) });
         it.messages.push(typed("more", 3_000));
     });
     assert_eq!(lab.stored(), dead.stored());

@@ -385,10 +385,16 @@ fn results_may_come_in_any_order_and_in_several_batches() {
             .await
             .unwrap();
         assert_eq!(turn.open_calls().len(), 1);
+        let again = runcontext::session::ToolCall {
+            id: "c3".to_owned(),
+            name: "add".to_owned(),
+            arguments: json!({ "n": 3 }),
+        };
+        turn.gate(&again).await.unwrap();
         turn.append(vec![
             incoming(result("c1", "add", "1")),
-            incoming(calls(&[("c1", "add", json!({ "n": 3 }))])),
-            incoming(result("c1", "add", "3")),
+            incoming(calls(&[("c3", "add", json!({ "n": 3 }))])),
+            incoming(result("c3", "add", "3")),
         ])
         .await
         .unwrap();
@@ -407,7 +413,7 @@ fn results_may_come_in_any_order_and_in_several_batches() {
                 json!("c2"),
                 json!("c1"),
                 json!(null),
-                json!("c1")
+                json!("c3")
             ]
         );
     });

@@ -16,7 +16,7 @@ use crate::{
     expect::{
         BOTH, Expected, HAIKU, HAIKU_BLOCK, HAIKU_ID, HAIKU_LOCATION, Way, allow, answered, called_twice,
         cut_off, dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn,
-        long_turn_after, offering_haiku, said, two_calls, typed,
+        long_turn_after, offering_haiku, open_turn, said, two_calls, typed,
     },
     lab::{ID, Lab, Step, at_once, calls, incoming, refused, says},
 };
@@ -179,7 +179,7 @@ fn the_dispatch_keeps_message_snapshot_and_checkpoint_in_one_commit() {
         let expected = Expected::created().with(|it| {
             it.updated_at = 2_000.0;
             (it.commits, it.conversation, it.settings) = (2, 2, 1);
-            it.changed = json!({ "openTurn": 0 });
+            it.changed = json!({ "openTurn": open_turn(0) });
             it.messages = vec![typed("hello", 2_000)];
             it.snapshots = vec![haiku_snapshot(0, 2_000)];
             it.checkpoints = vec![offering_haiku(first_checkpoint(1, 2_000))];

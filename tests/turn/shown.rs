@@ -393,9 +393,9 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
     let lab = Lab::empty();
     let session = lab.create();
     let turn = lab.run(dispatched(&session, "add"));
+    lab.run(turn.append(vec![incoming(two_calls())])).unwrap();
     lab.run(allow(&session, &["c1", "c2"]));
     lab.run(turn.append(vec![
-        incoming(two_calls()),
         incoming(result("c1", "add", "1")),
         incoming(result("c2", "add", "2")),
     ]))

@@ -457,6 +457,7 @@ cases['what is wrong about the gate\'s input is invalid_argument, names the fiel
         [() => memory({ tools: [{ name: 't', paths: [{ argument: 'p', access: 'read' }] }] }), 'options.tools[0].paths[0].argument'],
         [() => memory({ tools: [{ name: 't', paths: [{ argument: '/p' }] }] }), 'options.tools[0].paths[0].access'],
         [() => memory({ tools: [{ name: 't', advisory: ['/a', '/b~'] }] }), 'options.tools[0].advisory[1]'],
+        [() => memory({ tools: [{ name: 't', advisory: ['/a'], paths: [{ argument: '/a/p', access: 'write' }] }] }), 'options.tools[0].advisory'],
         [() => at.session.gate({ ...CALL, toolCallId: '' }), 'call.toolCallId'],
         [() => at.session.gate({ ...CALL, arguments: { a: { b: [1n] } } }), 'call.arguments.a.b[0]'],
         [() => at.session.explain({ ...CALL, arguments: new Uint8Array(1) }), 'call.arguments'],

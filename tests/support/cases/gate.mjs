@@ -687,6 +687,31 @@ cases['protected names of the runtime are closed whatever is allowed'] = async (
     await at.close();
 };
 
+cases['no tool starts once abort() was called, at whatever moment'] = async () => {
+    let began = 0;
+    for (let moment = 0; moment < 40; moment++) {
+        const asked = deferred();
+        let late = false, stopped = false;
+        const at = await place({
+            host: { ...HOST, resolvePaths: async (...batch) => HOST.resolvePaths(...batch) },
+            model: scripted(() => (asked.resolve(), calling(['c1', 'write_file', { path: 'a' }])), assistant('Done.')),
+            storage: 'memory',
+            tools: [{ ...WRITES, execute: () => { late ||= stopped; began += 1; return 'ok'; } }],
+        });
+        at.session.bypass('all');
+        const prompted = at.session.prompt('Hello');
+        await asked.promise;
+        for (let turn = 0; turn < moment; turn++) await null;
+        const over = at.session.abort();
+        stopped = true;
+        await over;
+        await prompted;
+        same(late, false, `${moment}`);
+        await at.close();
+    }
+    ok(began > 0, 'no moment was late enough for the tool to run');
+};
+
 cases['visibleTools are the declared tools, without what only the library needs'] = async () => {
     const shown = { name: 'shown', description: 'What it does.', parameters: { type: 'object' } };
     const at = await place({ tools: [tool('a', () => 1), { ...WRITES, ...shown, advisory: ['/note'] }] });

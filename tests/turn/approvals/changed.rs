@@ -5,7 +5,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use runcontext::{
     ErrorCode,
-    permissions::{Action, PermissionChange},
+    permissions::{Action, DecideInput, PermissionChange},
     runtime::{ApprovalOutcome, Signal},
 };
 use serde_json::json;
@@ -230,7 +230,8 @@ fn a_call_that_is_allowed_by_now_and_whose_approval_cannot_be_ended_does_not_run
 }
 
 #[test]
-fn a_command_whose_working_directory_has_changed_by_the_time_of_the_answer_is_asked_about_again() {
+fn a_command_whose_working_directory_has_changed_is_asked_about_again_where_the_record_does_not_say_where_its_turn_began()
+ {
     let first = Page::empty();
     let session = first.create();
     first
@@ -241,7 +242,7 @@ fn a_command_whose_working_directory_has_changed_by_the_time_of_the_answer_is_as
     let id = first.only();
     // It changes before the answer, or between the answer and the call.
     for approved_before in [false, true] {
-        let page = Page::on(crate::approvals::restart::copied(&first));
+        let page = Page::on(crate::approvals::restart::of_an_earlier_version(&first));
         let session = page.lab.open();
         page.lab.model.answers(says("done"));
         if approved_before {
@@ -304,6 +305,32 @@ fn a_command_that_is_asked_about_stays_in_the_directory_where_its_turn_began() {
     );
     prompting.done().unwrap();
     assert_eq!(page.lab.tools.directories(), ["/ws"]);
+}
+
+#[test]
+fn after_a_restart_it_still_stays_there() {
+    let first = Page::empty();
+    let session = first.create();
+    first
+        .lab
+        .model
+        .answers(message(&[called("c1", "run", json!({}))]));
+    let _dies = first.prompting(&session);
+    let id = first.only();
+    let elsewhere = || crate::lab::run_context(json!({ "working_directory": "/elsewhere" }));
+    // It changes before the page dies, or after that.
+    for before in [false, true] {
+        if before {
+            first.lab.run(session.set_run_context(Some(elsewhere()))).unwrap();
+        }
+        let page = Page::on(crate::approvals::restart::copied(&first));
+        let session = page.lab.open();
+        page.lab.model.answers(says("done"));
+        page.lab.run(session.set_run_context(Some(elsewhere()))).unwrap();
+        assert_eq!(page.approve(&id).unwrap().outcome, ApprovalOutcome::Approved);
+        assert!(page.resuming(&session).done().unwrap().saved);
+        assert_eq!(page.lab.tools.directories(), ["/ws"]);
+    }
 }
 
 #[test]
@@ -385,4 +412,157 @@ fn a_deny_rule_that_comes_while_the_claim_is_saved_wins() {
     let refusal = "`run` is denied: a rule says so";
     assert_eq!(conversation(&page)[2], told("c1", "run", refusal, true));
     assert_eq!(page.stored(), []);
+}
+
+#[test]
+fn a_path_that_leads_elsewhere_while_the_claim_is_saved_is_asked_about_again() {
+    for (call, from, to) in [
+        (writes_file("c1", "link/a.txt"), "/ws/link", ["/ws/docs", "/etc"]),
+        (called("c1", "run", json!({})), "/ws", ["/data/one", "/data/two"]),
+    ] {
+        let page = Page::empty();
+        page.host.link(from, to[0]);
+        let session = page.create();
+        page.lab
+            .model
+            .answers(message(std::slice::from_ref(&call)))
+            .answers(says("done"));
+        let mut prompting = page.prompting(&session);
+        let first = page.only();
+        page.approve(&first).unwrap();
+        let claimed = Signal::default();
+        page.lab.storage.fail(1, Fault::WaitForAnswer(claimed.clone()));
+        assert!(!prompting.go_on());
+        assert_eq!(page.stored(), known(&[("c1", "claimed")]));
+        page.host.link(from, to[1]);
+        claimed.fire();
+        assert!(!prompting.go_on());
+        assert_eq!(page.lab.tools.calls(), 0);
+        let second = page.only();
+        assert_ne!(second, first);
+        let asked = session.machine().approval(&second).unwrap().clone();
+        match asked.paths.first() {
+            Some(path) => assert_eq!(path.canonical.as_deref(), Some("/etc/a.txt")),
+            None => assert_eq!(asked.directory, "/data/two"),
+        }
+        page.approve(&second).unwrap();
+        assert!(prompting.done().unwrap().saved);
+        assert_eq!(page.ran(), ["c1"]);
+        assert_eq!(page.stored(), []);
+    }
+}
+
+#[test]
+fn what_a_host_with_its_own_loop_has_claimed_is_looked_at_once_more_before_it_may_run() {
+    for (to, expected, stored) in [
+        ("/etc", ApprovalOutcome::Superseded, "pending"),
+        ("/ws/secrets", ApprovalOutcome::Rejected, "rejected"),
+    ] {
+        let page = Page::empty();
+        page.host.link("/ws/link", "/ws/docs");
+        let session = page.create();
+        let call = writes_file("c1", "link/a.txt");
+        let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+        let id = page.asks(&turn, &call);
+        let mut asking = waiting(&page, &turn, &id);
+        page.approve(&id).unwrap();
+        let claimed = Signal::default();
+        page.lab.storage.fail(1, Fault::WaitForAnswer(claimed.clone()));
+        assert!(!asking.go_on());
+        page.host.link("/ws/link", to);
+        claimed.fire();
+        assert_eq!(asking.done().unwrap().outcome, expected);
+        assert_eq!(page.stored(), known(&[("c1", stored)]));
+        let result = crate::lab::incoming(told("c1", "write_file", "done", false));
+        let appended = page.lab.run(turn.append(vec![result]));
+        assert_eq!(refused(appended).code(), ErrorCode::ToolNotGated);
+    }
+}
+
+#[test]
+fn a_claim_is_for_the_arguments_that_were_asked_about_and_for_one_result() {
+    let page = Page::empty();
+    let session = page.create();
+    let call = writes_file("c1", "a.txt");
+    let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+    let append = |messages: &[serde_json::Value]| {
+        let messages = messages.iter().cloned().map(crate::lab::incoming);
+        page.lab.run(turn.append(messages.collect()))
+    };
+    let claims = |call: &runcontext::session::ToolCall<serde_json::Value>| {
+        let id = page.asks(&turn, call);
+        page.approve(&id).unwrap();
+        let answer = waiting(&page, &turn, &id).done().unwrap();
+        assert_eq!(answer.outcome, ApprovalOutcome::Approved);
+    };
+    let result = told("c1", "write_file", "done", false);
+    let refusal = || refused(append(std::slice::from_ref(&result))).code();
+    // Claimed for another file.
+    claims(&writes_file("c1", "harmless.txt"));
+    assert_eq!(refusal(), ErrorCode::ToolNotGated);
+    let mut error = result.clone();
+    error["isError"] = json!(true);
+    append(&[error, message(std::slice::from_ref(&call))]).unwrap();
+    assert_eq!(page.stored(), []);
+    assert_eq!(refusal(), ErrorCode::ToolNotGated);
+    claims(&call);
+    append(&[result.clone(), message(std::slice::from_ref(&call))]).unwrap();
+    assert_eq!(page.stored(), []);
+    // The same call once more is another one.
+    assert_eq!(refusal(), ErrorCode::ToolNotGated);
+    // Of two equal calls one was claimed.
+    let interrupted = [message(&[call.clone(), call.clone()])];
+    append(&interrupted).unwrap();
+    claims(&call);
+    append(std::slice::from_ref(&result)).unwrap();
+    assert_eq!(page.stored(), []);
+    assert_eq!(refusal(), ErrorCode::ToolNotGated);
+    claims(&call);
+    append(std::slice::from_ref(&result)).unwrap();
+}
+
+#[test]
+fn a_call_that_is_denied_after_it_was_claimed_is_not_allowed_any_more() {
+    let page = Page::empty();
+    let session = page.create();
+    let call = called("c1", "run", json!({}));
+    let turn = turn_with(&page, &session, std::slice::from_ref(&call));
+    let id = page.asks(&turn, &call);
+    page.approve(&id).unwrap();
+    waiting(&page, &turn, &id).done().unwrap();
+    // Who asks again hears of the same question.
+    assert_eq!(page.asks(&turn, &call), id);
+    page.add_rule(json!({ "tool_pattern": "run", "action": "deny", "priority": 1 }));
+    assert_eq!(page.gated(&turn, &call).decision.outcome, Action::Deny);
+    let result = crate::lab::incoming(told("c1", "run", "done", false));
+    let appended = page.lab.run(turn.append(vec![result]));
+    assert_eq!(refused(appended).code(), ErrorCode::ToolNotGated);
+}
+
+#[test]
+fn an_argument_that_holds_a_path_is_never_advisory() {
+    let declared = |path: &str, advisory: &str| {
+        let tool =
+            json!({ "paths": [{ "argument": path, "access": "write" }], "advisory": ["/why", advisory] });
+        let input = json!({ "call": { "toolName": "t" }, "cwd": "/", "tool": tool });
+        DecideInput::parse(&input, &serde_json::Value::Null, crate::lab::runcontext_fold).map(|_| ())
+    };
+    for (path, advisory) in [
+        ("/path", "/path"),
+        ("/files/*/path", "/files/*/path"),
+        ("/files/*/path", "/files/0"),
+        ("/files/0/path", "/files/*"),
+        ("/files/0/path", "/files"),
+    ] {
+        let error = refused(declared(path, advisory));
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{path} {advisory}");
+        assert_eq!(error.data()["field"], json!("input.tool.advisory"));
+    }
+    for (path, advisory) in [
+        ("/path", "/paths"),
+        ("/files/0/path", "/files/0/why"),
+        ("/path", "/path/why"),
+    ] {
+        declared(path, advisory).unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use runcontext::{
     ErrorCode,
-    permissions::{BypassScope, Preset},
+    permissions::{Action, BypassScope, Preset},
     runtime::{Answer, ApprovalOutcome, PromptOptions, Session, Signal},
     session::Outcome,
     storage::{Storage, memory::MemoryStorage},
@@ -29,6 +29,19 @@ fn dead_after(page: &Page, count: usize) -> MemoryStorage<Value> {
 /// What a page finds that died now.
 pub fn copied(page: &Page) -> MemoryStorage<Value> {
     dead_after(page, page.lab.storage.applied().len())
+}
+
+/// The same as a version before this one stored it: that said of a turn where it began, and nothing more.
+pub fn of_an_earlier_version(page: &Page) -> MemoryStorage<Value> {
+    let memory = MemoryStorage::new();
+    for commit in page.lab.storage.applied() {
+        let mut commit = (*commit).clone();
+        if let Some(turn) = commit.settings.get_mut("openTurn").filter(|turn| !turn.is_null()) {
+            *turn = json!(0);
+        }
+        run(&page.lab.world, memory.session(ID).commit(Rc::new(commit))).unwrap();
+    }
+    memory
 }
 
 /// A turn with one call that a person was asked about, to its end.
@@ -427,4 +440,63 @@ fn of_calls_that_share_an_id_each_goes_on_for_itself_after_a_restart() {
         assert_eq!(results[1]["content"][0]["text"], "done");
         assert_eq!(page.stored(), [], "{what}");
     }
+}
+
+#[test]
+fn a_run_context_that_was_loosened_in_mid_turn_loosens_nothing_after_a_restart_either() {
+    let first = Page::empty();
+    let session = first.create_with(json!({ "runContext": {} }));
+    let call = writes_file("c1", "out/a.txt");
+    first.lab.model.answers(message(std::slice::from_ref(&call)));
+    let mut dies = first.prompting(&session);
+    let id = first.only();
+    let looser = || crate::lab::run_context(json!({ "allow_fs_writes": ["out"] }));
+    first.lab.run(session.set_run_context(Some(looser()))).unwrap();
+    assert!(!dies.go_on());
+
+    let outcome = |page: &Page, session: &Session<Value>| {
+        page.lab.run(session.explain(&call)).unwrap().decision.outcome
+    };
+    for end in ["resumed", "abandoned"] {
+        let page = Page::on(copied(&first));
+        let session = page.lab.open();
+        assert_eq!(outcome(&page, &session), Action::Require, "{end}");
+        // Showing what is stored makes no difference.
+        page.lab.run(session.reload(None)).unwrap();
+        assert_eq!(outcome(&page, &session), Action::Require, "{end}");
+        if end == "resumed" {
+            page.lab.model.answers(says("done"));
+            let mut resuming = page.resuming(&session);
+            assert!(!resuming.go_on());
+            assert_eq!(page.lab.tools.calls(), 0);
+            assert_eq!(page.only(), id);
+            page.approve(&id).unwrap();
+            assert!(resuming.done().unwrap().saved);
+            assert_eq!(page.ran(), ["c1"]);
+        } else {
+            page.lab.run(session.abandon()).unwrap();
+        }
+        // Then it counts.
+        assert_eq!(outcome(&page, &session), Action::Allow, "{end}");
+    }
+}
+
+#[test]
+fn what_another_page_loosens_in_mid_turn_loosens_nothing_after_a_restart_either() {
+    let first = Page::empty();
+    let session = first.create_with(json!({ "runContext": {} }));
+    let call = writes_file("c1", "out/a.txt");
+    first.lab.model.answers(message(std::slice::from_ref(&call)));
+    let _dies = first.prompting(&session);
+    let other = first.beside();
+    let theirs = other.lab.open();
+    let looser = crate::lab::run_context(json!({ "allow_fs_writes": ["out"] }));
+    other.lab.run(theirs.set_run_context(Some(looser))).unwrap();
+    let last = first.beside();
+    let session = last.lab.open();
+    let decided = last.lab.run(session.explain(&call)).unwrap();
+    assert_eq!(decided.decision.outcome, Action::Require);
+    last.lab.run(session.abandon()).unwrap();
+    let decided = last.lab.run(session.explain(&call)).unwrap();
+    assert_eq!(decided.decision.outcome, Action::Allow);
 }

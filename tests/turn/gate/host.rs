@@ -8,14 +8,14 @@ use std::rc::Rc;
 use runcontext::{
     ErrorCode,
     permissions::{Action, BypassScope, PermissionChange, Reason, ResolvedPath},
-    runtime::{Session, Signal, Turn},
+    runtime::{PromptOptions, Session, Signal, Turn},
     session::Outcome,
     storage::memory::MemoryStorage,
 };
 use serde_json::{Value, json};
 
 use super::{call, context, gated, lab, outcome, page, reads, reason, session, tools, turn_with, writes};
-use crate::lab::{ID, Lab, Says, TestHost, refused, waits};
+use crate::lab::{Fault, ID, Lab, Says, TestHost, calls, refused, waits};
 
 #[test]
 fn the_host_is_asked_once_for_a_decision_with_every_path_in_one_batch() {
@@ -201,8 +201,58 @@ fn what_a_host_does_wrong_is_said() {
         ),
     ] {
         host.once(says);
-        let decision = gated(&lab, &session, &writes("a")).decision;
-        assert_eq!(decision.paths[0].unresolved.as_deref(), Some(why));
+        let decided = gated(&lab, &session, &writes("a"));
+        assert_eq!(decided.decision.paths[0].unresolved.as_deref(), Some(why));
+        // The step that would have allowed it says why it does not; the reason stays what asked first.
+        assert_eq!(decided.decision.reason, Reason::Rule);
+        let step = json!(decided.trace()).as_array().unwrap().last().unwrap().clone();
+        let note = format!("path_unresolved: {why}");
+        assert_eq!(
+            step,
+            json!({ "step": "preset", "outcome": "require", "note": note, "path": 0 })
+        );
+    }
+}
+
+#[test]
+fn a_root_that_is_not_known_is_named_by_every_step_that_would_have_allowed_the_call() {
+    for (at, root) in [(0, "/ws"), (1, "/ws/app")] {
+        let (lab, host) = lab();
+        let session = session(
+            &lab,
+            json!({ "permissionPreset": "danger-full-access", "runContext": { "allow_fs_writes": ["/far"] } }),
+        );
+        session.bypass(BypassScope::All, None).unwrap();
+        let gone = ResolvedPath::Unresolved("gone".to_owned());
+        host.once(Says::Instead(gone.clone(), Some(at)));
+        let decided = gated(&lab, &session, &writes("/far/a"));
+        assert_eq!(
+            (decided.decision.outcome, decided.decision.reason),
+            (Action::Require, Reason::Rule)
+        );
+        assert_eq!(decided.decision.paths[0].unresolved, None);
+        let trace = json!(decided.trace());
+        let steps = trace.as_array().unwrap().iter();
+        let told: Vec<_> = steps
+            .filter(|step| step["note"] == json!(format!("path_unresolved: the root `{root}`: gone")))
+            .map(|step| step["step"].as_str().unwrap())
+            .collect();
+        assert_eq!(told, ["run_context", "bypass", "preset"], "{trace}");
+        // A rule that would have allowed it says so, too, and then that is the reason.
+        let rule = json!({ "tool_pattern": "write_file", "action": "allow", "priority": 1 });
+        lab.run(lab.runtime.permissions().change(&PermissionChange::AddRule(rule)))
+            .unwrap();
+        host.once(Says::Instead(gone, Some(at)));
+        let decision = gated(&lab, &session, &writes("/far/a")).decision;
+        assert_eq!(
+            (decision.outcome, decision.reason),
+            (Action::Require, Reason::PathUnresolved)
+        );
+        assert!(
+            decision.message.contains(&format!("the root `{root}`: gone")),
+            "{}",
+            decision.message
+        );
     }
 }
 
@@ -491,22 +541,147 @@ fn a_clock_that_calls_everything_disturbs_no_decision() {
     lab.world.on_now(None);
 }
 
+/// An answer that never comes.
+fn hangs() -> Says {
+    Says::Later(Signal::default())
+}
+
 #[test]
 fn nobody_has_to_wait_for_a_host_that_hangs() {
     let (lab, host) = lab();
     let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
-    host.once(Says::Later(Signal::default()));
-    let call = writes("a");
-    let hanging = waits(&lab.world, session.gate(&call));
-    drop(hanging);
-    assert_eq!(outcome(&lab, &session, &call), Action::Allow);
-    let turn = turn_with(&lab, &session, &call);
-    host.once(Says::Later(Signal::default()));
-    let hanging = waits(&lab.world, turn.gate(&call));
-    lab.run(session.abort());
-    drop(hanging);
-    assert!(!session.machine().is_running());
-    assert!(session.dispose().is_ok());
+    host.once(hangs());
+    lab.model.answers(calls(&[
+        ("c1", "write_file", json!({ "path": "a" })),
+        ("c2", "add", json!({})),
+    ]));
+    let (content, options) = (json!("go on"), PromptOptions::default());
+    let mut prompting = waits(&lab.world, session.prompt(&content, &options));
+    assert!(!prompting.go_on());
+    let mut stopping = waits(&lab.world, session.abort());
+    let report = prompting.done().unwrap();
+    assert_eq!((report.end.outcome, report.saved), (Outcome::Cancelled, true));
+    assert!(stopping.go_on());
+    let ran: Vec<String> = lab.tools.called().into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(ran, ["c2"]);
+    session.dispose().unwrap();
+}
+
+#[test]
+fn what_depends_on_no_path_is_decided_while_the_host_hangs() {
+    let (lab, host) = lab();
+    let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+    let rule = |rule: Value| {
+        lab.run(lab.runtime.permissions().change(&PermissionChange::AddRule(rule)))
+            .unwrap();
+    };
+    rule(json!({ "tool_pattern": "fetch", "action": "allow" }));
+    rule(json!({ "tool_pattern": "closed", "action": "deny" }));
+    host.always(hangs());
+    let turn = turn_with(&lab, &session, &writes("a"));
+    for (tool, arguments, expected) in [
+        ("add", json!({}), (Action::Allow, Reason::Preset)),
+        (
+            "add",
+            json!({ "n": [1, null, true], "": "two words" }),
+            (Action::Allow, Reason::Preset),
+        ),
+        ("fetch", json!({}), (Action::Allow, Reason::Rule)),
+        (
+            "fetch",
+            json!({ "url": "https://example.org/a?b" }),
+            (Action::Allow, Reason::Rule),
+        ),
+        ("closed", json!({ "url": "a" }), (Action::Deny, Reason::Rule)),
+    ] {
+        let call = call(tool, arguments);
+        let decision = lab.run(turn.gate(&call)).unwrap().decision;
+        assert_eq!((decision.outcome, decision.reason), expected, "{call:?}");
+        let explained = lab.run(session.explain(&call)).unwrap().decision;
+        assert_eq!((explained.outcome, explained.reason), expected, "{call:?}");
+    }
+    assert_eq!(host.asked(), []);
+    // What has a path waits, and so does a question: where a command runs is a part of it.
+    for call in [
+        writes("a"),
+        reads("a"),
+        call("list", json!({})),
+        call("unknown", json!({})),
+    ] {
+        assert!(!waits(&lab.world, turn.gate(&call)).go_on(), "{call:?}");
+    }
+    // A group that does not exist, as every other question.
+    lab.run(session.set_run_context(context(json!({ "security_group": "gone" }))))
+        .unwrap();
+    assert!(!waits(&lab.world, turn.gate(&call("fetch", json!({})))).go_on());
+}
+
+#[test]
+fn a_text_that_may_be_a_protected_path_by_where_the_roots_lead_waits_for_the_host() {
+    let locked = |pattern: &str| json!({ "tool_pattern": "*", "path_pattern": pattern, "action": "deny", "locked": true });
+    for (text, rule) in [
+        ("/data/secrets/key", None),
+        ("/data/SECRETS/key", None),
+        ("/data/private/key", Some(locked("private/*"))),
+        ("key", Some(locked("key"))),
+    ] {
+        let (lab, host) = lab();
+        host.link("/ws", "/data");
+        let session = session(&lab, json!({ "permissionPreset": "danger-full-access" }));
+        if let Some(rule) = rule {
+            lab.run(lab.runtime.permissions().change(&PermissionChange::AddRule(rule)))
+                .unwrap();
+        }
+        let answer = Signal::default();
+        host.once(Says::Later(answer.clone()));
+        let call = call("fetch", json!({ "file": text }));
+        let mut hanging = waits(&lab.world, session.gate(&call));
+        assert!(!hanging.go_on(), "{text}");
+        answer.fire();
+        let decision = hanging.done().unwrap().decision;
+        assert_eq!(
+            (decision.outcome, decision.reason),
+            (Action::Require, Reason::PossiblePath),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn no_tool_starts_after_the_abort_and_a_result_that_is_there_is_kept() {
+    let (lab, host) = lab();
+    let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+    let (answer, finishes) = (Signal::default(), Signal::default());
+    host.once(Says::Later(answer.clone()));
+    let until = finishes.clone();
+    lab.tools.on("c2", move |_, _| {
+        let until = until.clone();
+        async move {
+            until.fired().await;
+            Ok(json!("three"))
+        }
+    });
+    lab.model.answers(calls(&[
+        ("c1", "write_file", json!({ "path": "a" })),
+        ("c2", "add", json!({})),
+    ]));
+    let (content, options) = (json!("go on"), PromptOptions::default());
+    let mut prompting = waits(&lab.world, session.prompt(&content, &options));
+    assert!(!prompting.go_on());
+    // All in the same moment.
+    answer.fire();
+    finishes.fire();
+    drop(waits(&lab.world, session.abort()));
+    let report = prompting.done().unwrap();
+    assert_eq!(report.end.outcome, Outcome::Cancelled);
+    let ran: Vec<String> = lab.tools.called().into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(ran, ["c2"]);
+    let machine = session.machine();
+    let text = |at: usize| machine.bodies()[at]["content"][0]["text"].clone();
+    let mut results = [text(2), text(3)];
+    results.sort_by_key(|text| text.to_string());
+    let interrupted = "The tool call was interrupted before it finished. It may be retried.";
+    assert_eq!(results, [json!(interrupted), json!("three")]);
 }
 
 #[test]
@@ -560,6 +735,44 @@ fn a_call_whose_turn_ends_while_the_host_is_asked_is_not_decided() {
             Action::Allow,
             "{what}"
         );
+    }
+}
+
+#[test]
+fn a_host_that_answers_when_the_turn_is_over_decides_nothing() {
+    type End = fn(&Lab, &Session<Value>, &Turn<Value>);
+    let ends: [(&str, End); 4] = [
+        ("cancelled", |lab, _, turn| drop(lab.run(turn.cancel()).unwrap())),
+        ("finished", |lab, _, turn| {
+            drop(lab.run(turn.finish(Outcome::Success, None)).unwrap())
+        }),
+        ("stopped", |lab, session, _| lab.run(session.abort())),
+        ("stopped, and that is not saved yet", |lab, session, _| {
+            lab.storage.fail(1, Fault::Wait(Signal::default()));
+            drop(waits(&lab.world, session.abort()));
+        }),
+    ];
+    for answers in [true, false] {
+        for (what, end) in ends {
+            let (lab, host) = lab();
+            let session = session(&lab, json!({ "permissionPreset": "workspace-write" }));
+            let call = writes("a");
+            let turn = turn_with(&lab, &session, &call);
+            let answer = Signal::default();
+            host.once(Says::Later(answer.clone()));
+            let mut hanging = waits(&lab.world, turn.gate(&call));
+            assert!(!hanging.go_on());
+            // Before anybody looks at the answer.
+            if answers {
+                answer.fire();
+            }
+            end(&lab, &session, &turn);
+            assert_eq!(
+                refused(hanging.done()).code(),
+                ErrorCode::Aborted,
+                "{what}, and the host answers: {answers}"
+            );
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use runcontext::{
     ErrorCode,
-    permissions::{Action, BypassScope},
+    permissions::{Action, BypassScope, PermissionChange},
     runtime::{PromptOptions, Session, Signal, Turn},
     session::ToolCall,
     storage::memory::MemoryStorage,
@@ -150,10 +150,10 @@ fn a_call_with_the_id_of_an_open_one_and_another_tool_is_refused() {
 }
 
 #[test]
-fn leave_that_was_given_before_the_call_arrived_counts_for_that_tool_alone() {
+fn leave_that_was_given_before_the_call_arrived_counts_for_exactly_that_call() {
     let (lab, session) = ready();
     let turn = lab.run(dispatched(&session, "go on"));
-    for id in ["c1", "c2"] {
+    for id in ["c1", "c2", "c3"] {
         let call = ToolCall {
             id: id.to_owned(),
             ..writes("a")
@@ -163,10 +163,95 @@ fn leave_that_was_given_before_the_call_arrived_counts_for_that_tool_alone() {
     let asked = calls(&[
         ("c1", "write_file", json!({ "path": "a" })),
         ("c2", "fetch", json!({})),
+        ("c3", "write_file", json!({ "path": "/far/a" })),
     ]);
     lab.run(turn.append(vec![incoming(asked)])).unwrap();
     answer(&lab, &turn, "c1", "write_file").unwrap();
     not_gated(&lab, &turn, "c2", "fetch");
+    not_gated(&lab, &turn, "c3", "write_file");
+}
+
+#[test]
+fn leave_for_other_arguments_is_none_for_the_open_call() {
+    for (open, expected) in [("secrets/a", Action::Deny), ("/far/a", Action::Require)] {
+        let (lab, session) = ready();
+        let turn = turn_with(&lab, &session, &writes(open));
+        assert_eq!(
+            lab.run(turn.gate(&writes(open))).unwrap().decision.outcome,
+            expected
+        );
+        assert_eq!(
+            lab.run(turn.gate(&writes("a"))).unwrap().decision.outcome,
+            Action::Allow
+        );
+        not_gated(&lab, &turn, "c1", "write_file");
+    }
+}
+
+#[test]
+fn the_last_decision_about_a_call_counts() {
+    let stricter = [
+        (json!({ "action": "deny" }), Action::Deny),
+        (json!({ "action": "require", "locked": true }), Action::Require),
+    ];
+    for (mut rule, expected) in stricter {
+        let (lab, session) = ready();
+        let turn = turn_with(&lab, &session, &writes("a"));
+        let decided = || lab.run(turn.gate(&writes("a"))).unwrap().decision.outcome;
+        assert_eq!(decided(), Action::Allow);
+        rule["tool_pattern"] = json!("write_file");
+        rule["priority"] = json!(0);
+        let change = |change| lab.run(lab.runtime.permissions().change(&change)).unwrap();
+        change(PermissionChange::AddRule(rule));
+        assert_eq!(decided(), expected);
+        not_gated(&lab, &turn, "c1", "write_file");
+        // The first rule that is added has this id.
+        change(PermissionChange::DeleteRule(5));
+        assert_eq!(decided(), Action::Allow);
+        answer(&lab, &turn, "c1", "write_file").unwrap();
+    }
+}
+
+#[test]
+fn leave_is_used_up_by_its_result() {
+    let (lab, session) = ready();
+    let turn = turn_with(&lab, &session, &writes("a"));
+    lab.run(turn.gate(&writes("a"))).unwrap();
+    let again = || incoming(asks_for(&[writes("a")]));
+    let done = || incoming(result("c1", "write_file", "done"));
+    // Of a batch that holds the call once more nothing is kept.
+    let before = lab.stored();
+    let batch = lab.run(turn.append(vec![done(), again(), done()]));
+    assert_eq!(refused(batch).code(), ErrorCode::ToolNotGated);
+    assert_eq!(lab.stored(), before);
+    lab.run(turn.append(vec![done(), again()])).unwrap();
+    not_gated(&lab, &turn, "c1", "write_file");
+    lab.run(turn.gate(&writes("a"))).unwrap();
+    answer(&lab, &turn, "c1", "write_file").unwrap();
+}
+
+#[test]
+fn leave_for_a_call_that_was_interrupted_is_used_up_too() {
+    let (lab, session) = ready();
+    let turn = turn_with(&lab, &session, &writes("a"));
+    lab.run(turn.gate(&writes("a"))).unwrap();
+    lab.run(turn.append(vec![incoming(asks_for(&[writes("a")]))]))
+        .unwrap();
+    not_gated(&lab, &turn, "c1", "write_file");
+}
+
+#[test]
+fn leave_for_one_of_two_equal_calls_is_leave_for_both() {
+    let (lab, session) = ready();
+    let turn = lab.run(dispatched(&session, "go on"));
+    lab.run(turn.append(vec![incoming(asks_for(&twins(["a", "a"])))]))
+        .unwrap();
+    lab.run(turn.gate(&writes("a"))).unwrap();
+    answer(&lab, &turn, "c1", "write_file").unwrap();
+    answer(&lab, &turn, "c1", "write_file").unwrap();
+    lab.run(turn.append(vec![incoming(asks_for(&[writes("a")]))]))
+        .unwrap();
+    not_gated(&lab, &turn, "c1", "write_file");
 }
 
 #[test]
