@@ -31,7 +31,8 @@ pub struct RenderedSkills {
 /// `</skill>` on lines of their own, joined by a blank line.
 ///
 /// The body is what follows the file's frontmatter, without the blank lines at both ends, or the whole text where there
-/// is no frontmatter; it is neutralised, so it cannot close its own tag. In attributes `&`, `<`, `>` and `"` are escaped.
+/// is no frontmatter; it is neutralised, so it cannot close its own tag. In attributes `&`, `<`, `>`, `"` and
+/// control characters are escaped, so that the tag is one line.
 pub fn render_skills(skills: &[LoadedSkill]) -> RenderedSkills {
     let mut content = String::new();
     let mut units = 0;
@@ -100,6 +101,12 @@ fn attribute(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
+            // Line ends, and what might be taken for one.
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
+                out.push_str("&#");
+                out.push_str(&u32::from(c).to_string());
+                out.push(';');
+            }
             c => out.push(c),
         }
     }
