@@ -185,7 +185,9 @@ fn flags_restrict_who_may_invoke_a_skill() {
         (skill.user_invocable(), skill.model_invocable())
     };
     assert_eq!(flags("license: MIT"), (true, true));
-    for yes in ["true", "True", "TRUE", "yes", "on", "'true'", "\"Yes \""] {
+    for yes in [
+        "true", "True", "TRUE", "yes", "on", "y", "1", "'true'", "\"Yes \"",
+    ] {
         assert_eq!(
             flags(&format!("disable-model-invocation: {yes}")),
             (true, false),
@@ -193,7 +195,7 @@ fn flags_restrict_who_may_invoke_a_skill() {
         );
         assert_eq!(flags(&format!("user-invocable: {yes}")), (true, true), "{yes}");
     }
-    for no in ["false", "False", "no", "off", "'false'"] {
+    for no in ["false", "False", "no", "off", "n", "0", "'false'"] {
         assert_eq!(
             flags(&format!("disable-model-invocation: {no}")),
             (true, true),
@@ -206,7 +208,67 @@ fn flags_restrict_who_may_invoke_a_skill() {
         flags("user-invocable: true\nuser-invokable: false"),
         (false, true)
     );
-    assert_eq!(flags("disable-model-invocation: [true]"), (true, true));
+    for unclear in ["maybe", "[true]", "[false]", "{}", "", "~", "2", "true, really"] {
+        assert_eq!(
+            flags(&format!("disable-model-invocation: {unclear}")),
+            (true, false),
+            "{unclear}"
+        );
+        assert_eq!(
+            flags(&format!("user-invocable: {unclear}")),
+            (false, true),
+            "{unclear}"
+        );
+    }
+}
+
+#[test]
+fn a_restriction_in_a_broken_file_is_never_lost() {
+    let flags = |text: &str| {
+        let outcome = parse_skill(text, None);
+        let skill = outcome.skill.unwrap();
+        let names_it = |flag: &str| outcome.diagnostics.iter().any(|it| it.message.contains(flag));
+        if !skill.model_invocable() {
+            assert!(names_it("`disable-model-invocation`"), "{text}");
+        }
+        if !skill.user_invocable() {
+            assert!(names_it("`user-invocable`"), "{text}");
+        }
+        (skill.user_invocable(), skill.model_invocable())
+    };
+    let broken = |lines: &str| format!("---\nname: n\ndescription: Use when: asked{lines}\n---\nb");
+    for lines in [
+        "\n'disable-model-invocation': true",
+        "\ndisable-model-invocation: true# never",
+        "\ndisable-model-invocation: true, really",
+        "\ndisable-model-invocation: false, or true",
+        "\n? disable-model-invocation\n: true",
+        "\n\u{a0}disable-model-invocation: true",
+        "\n\u{200b}disable-model-invocation: true",
+        "\u{2028}disable-model-invocation: true",
+        "\rdisable-model-invocation: true",
+        "\nmetadata: {a: b}, disable-model-invocation: true",
+        "\ndisable-model-invocation: false\rdisable-model-invocation: true",
+    ] {
+        assert_eq!(flags(&broken(lines)), (true, false), "{lines:?}");
+    }
+    assert_eq!(
+        flags("---\nname: n\ndescription: d\nuser-invocable: true\nuser-invocable: >-\n  false\n---\nb"),
+        (false, true)
+    );
+    for lines in [
+        "",
+        "\ndisable-model-invocation: false\nuser-invocable: yes",
+        "\r\ndisable-model-invocation: 'off' # yet\r\nuser-invokable: 1\r",
+        "\n\"disable-model-invocation\" : n",
+    ] {
+        assert_eq!(flags(&broken(lines)), (true, true), "{lines:?}");
+    }
+    assert_eq!(
+        flags("___\n\n## name: n description: d disable-model-invocation: false version: 1.0\n\nb"),
+        (true, false),
+        "what stands behind the value is part of it: nothing tells it from prose"
+    );
 }
 
 #[test]

@@ -300,7 +300,9 @@ fn a_broken_field_leaves_the_others_as_they_are() {
                 expected,
                 "{way} in {name}: {text}\n{outcome:?}"
             );
-            // What restricts and is not broken itself is in force.
+        }
+        // What restricts is in force, broken or not.
+        for field in &fields {
             assert!(
                 field.name != "user-invocable" || !skill.user_invocable(),
                 "{text}"

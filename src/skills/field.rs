@@ -22,14 +22,19 @@ pub(super) fn known(name: &str) -> Option<&'static str> {
     among(&FORMAT).or_else(|| among(&FLAGS))
 }
 
-/// What a flag says, in the spellings of YAML 1.1 and 1.2; none where it is absent or says neither yes nor no.
+/// What a flag says, in the spellings of YAML 1.1 and 1.2, or as 1 and 0; none where it is absent or says neither yes nor no.
 pub(super) fn flag(fields: &Map<String, Value>, name: &str) -> Option<bool> {
     yes_or_no(fields.get(name)?.as_str()?)
 }
 
-/// Whether a flag with this value restricts the skill.
-pub(super) fn restricts(name: &str, value: &str) -> bool {
-    yes_or_no(value) == Some(name == "disable-model-invocation")
+/// Whether a flag restricts the skill: it is there, and does not clearly say that it does not.
+pub(super) fn restricts(fields: &Map<String, Value>, name: &str) -> bool {
+    fields.contains_key(name) && flag(fields, name) != Some(is_open_when(name))
+}
+
+/// What a flag says where it does not restrict.
+pub(super) fn is_open_when(name: &str) -> bool {
+    name != "disable-model-invocation"
 }
 
 /// The name of the field that a line begins with, and what follows its colon. A blank or the line's end comes behind the
@@ -44,11 +49,12 @@ pub(super) fn field_in(line: &str) -> Option<(&str, &str)> {
     (begins && ends).then_some((name, value))
 }
 
-fn yes_or_no(text: &str) -> Option<bool> {
+/// What a value of a flag says.
+pub(super) fn yes_or_no(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text.trim()));
-    if is(&["true", "yes", "on"]) {
+    if is(&["true", "yes", "on", "y", "1"]) {
         Some(true)
-    } else if is(&["false", "no", "off"]) {
+    } else if is(&["false", "no", "off", "n", "0"]) {
         Some(false)
     } else {
         None

@@ -199,19 +199,19 @@ impl Extent {
 }
 
 /// The lines of a file from some place on.
-pub(super) struct Lines<'a> {
+struct Lines<'a> {
     rest: &'a str,
     /// Where it begins.
-    pub(super) at: Position,
+    at: Position,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(text: &'a str, at: Position) -> Self {
+    fn new(text: &'a str, at: Position) -> Self {
         Self { rest: text, at }
     }
 
     /// The next line, with its end.
-    pub(super) fn next(&mut self) -> Option<&'a str> {
+    fn next(&mut self) -> Option<&'a str> {
         let line = self.rest.split_inclusive('\n').next()?;
         self.rest = self.rest.get(line.len()..)?;
         self.at = self.at.further(1, 0);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::diagnostic::{Diagnostic, DiagnosticCode, Finding, Position, Severity};
-use super::field::{FLAGS, GRANT, flag, known};
+use super::field::{FLAGS, GRANT, flag, known, restricts};
 use super::frontmatter::{self, Frame};
 use super::repair;
 use super::yaml::{self, Fields};
@@ -34,16 +34,17 @@ pub struct ParsedSkill {
 }
 
 impl ParsedSkill {
-    /// Whether the model may load it by itself: not with `disable-model-invocation: true`.
+    /// Whether the model may load it by itself: not with a `disable-model-invocation`, unless that clearly says no.
     pub fn model_invocable(&self) -> bool {
-        flag(&self.fields, "disable-model-invocation") != Some(true)
+        !restricts(&self.fields, "disable-model-invocation")
     }
 
-    /// Whether a person may choose it: not with `user-invocable: false`. The spelling `user-invokable` counts too.
+    /// Whether a person may choose it: not with a `user-invocable`, unless that clearly says yes. The spelling
+    /// `user-invokable` counts too.
     pub fn user_invocable(&self) -> bool {
         !["user-invocable", "user-invokable"]
             .iter()
-            .any(|name| flag(&self.fields, name) == Some(false))
+            .any(|name| restricts(&self.fields, name))
     }
 }
 
@@ -89,8 +90,8 @@ pub fn parse_skill_bytes(bytes: &[u8], location: Option<&str>) -> ParseOutcome {
 /// and directives; all scalars are strings. A byte order mark and CRLF line ends are fine.
 ///
 /// Where that fails, and a person would still see fields, these are read one by one, and what is no YAML is plain text.
-/// Each flaw of the frame and each field read so is a warning. In such a file `allowed-tools` is left out, and a field that
-/// restricts counts wherever it stands.
+/// Each flaw of the frame and each field read so is a warning. In such a file `allowed-tools` is left out, and a flag
+/// that restricts counts wherever it is named, unless what is written there clearly opens.
 ///
 /// A `description` is needed. A `name` that breaks the rule of the format, or is not that of the folder, is a warning; a
 /// blank one is an error. Where there is no `name` at all, the parent folder in `location` stands in, with a warning;
@@ -366,7 +367,7 @@ impl Check<'_> {
         for field in FLAGS.iter().copied() {
             let at = self.fields.position(field);
             if self.fields.values.contains_key(field) && flag(&self.fields.values, field).is_none() {
-                let message = format!("`{field}` must be true or false, and was ignored");
+                let message = format!("`{field}` must be true or false; until it is, it restricts the skill");
                 self.remark(DiagnosticCode::WrongType, Severity::Warning, at, &message);
             }
         }

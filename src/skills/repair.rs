@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::diagnostic::{Diagnostic, DiagnosticCode, Finding, Position, Severity};
-use super::field::{FLAGS, field_in, known, restricts};
-use super::frontmatter::{Frame, Lines};
+use super::field::{FLAGS, field_in, is_open_when, known, restricts, yes_or_no};
+use super::frontmatter::Frame;
 use super::yaml::{self, Fields};
 use crate::list::split_at_text;
 
@@ -98,25 +98,44 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start_matches([' ', '\t']).len()
 }
 
-/// Sets the flags that restrict, wherever a line has one that may have been meant as a field: how a broken file is read is
-/// not what its author saw.
+/// Sets the flags that restrict, wherever the text of the frontmatter names one and does not clearly say that it does not: how
+/// a broken file is read is not what its author saw.
 pub(super) fn restrict(frame: &Frame<'_>, fields: &mut Fields, remarks: &mut Vec<Diagnostic>) {
-    let mut lines = Lines::new(frame.meant, frame.at);
-    loop {
-        let at = lines.at;
-        let Some(line) = lines.next() else { return };
-        let inner = line.trim_start_matches([' ', '\t', '-']);
-        let Some((name, value)) = field_in(inner).filter(|(name, _)| FLAGS.contains(name)) else {
-            continue;
-        };
-        let value = plain_text(split_at_text(value, " #").map_or(value, |(value, _)| value));
-        let before = fields.values.get(name).and_then(Value::as_str);
-        if restricts(name, &value) && !before.is_some_and(|before| restricts(name, before)) {
-            let at = at.further(0, line.len() - inner.len());
-            remark_repair(name, at, remarks);
-            fields.put(name, at, Value::String(value));
+    for name in FLAGS.iter().copied() {
+        let mut rest = frame.meant;
+        while !restricts(&fields.values, name) {
+            let Some((_, behind)) = split_at_text(rest, name) else {
+                break;
+            };
+            rest = behind;
+            if is_clearly_open(name, behind) {
+                continue;
+            }
+            let begin = frame.meant.len() - name.len() - behind.len();
+            let at = frame.at.behind(frame.meant.get(..begin).unwrap_or_default());
+            let open = is_open_when(name);
+            let message = format!(
+                "`{name}` may be meant to restrict, so it does; if it is not, write `{name}: {open}` on a line"
+            );
+            remark(DiagnosticCode::FieldRepaired, at, &message, remarks);
+            fields.put(name, at, Value::String((!open).to_string()));
         }
     }
+}
+
+/// Whether what stands behind the name of a flag is a colon and, in the same line, the one word that opens. Only a comment
+/// may follow.
+fn is_clearly_open(name: &str, behind: &str) -> bool {
+    let line = behind.split('\n').next().unwrap_or_default();
+    let key_end = line.strip_prefix(['"', '\'']).unwrap_or(line);
+    let Some(value) = key_end.trim_start().strip_prefix(':') else {
+        return false;
+    };
+    let value = value.trim_start();
+    let (word, more) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
+    let more = more.trim_start();
+    let ends = more.is_empty() || more.starts_with('#');
+    ends && yes_or_no(word.trim_matches(['"', '\''])) == Some(is_open_when(name))
 }
 
 /// A value that is no YAML, as a person reads it. Lines that go on are joined by blanks; literal blocks, lists and nested
