@@ -692,7 +692,7 @@ impl<M: MessageData> Machine<M> {
         if !self.surroundings.strict || outline.is_error {
             return Ok(());
         }
-        let digest = self.digest_of(at, call, batch.call_message.as_ref());
+        let digest = self.digest_of(at, call, &batch.arguments);
         if batch.leaves.iter().any(|leave| leave.is_for(&call.id, &digest)) {
             return Ok(());
         }
@@ -708,9 +708,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// The digest of a call of a message.
-    fn digest_of(&self, at: usize, call: &Call, message: Option<&M>) -> String {
-        let arguments = message.map(loop_dialect::call_arguments).unwrap_or_default();
-        let arguments = arguments.into_iter().nth(at).flatten();
+    fn digest_of(&self, at: usize, call: &Call, arguments: &[Option<M>]) -> String {
+        let arguments = arguments.get(at).cloned().flatten();
         self.digest(&ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -1402,12 +1401,17 @@ fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
 struct Batch<M> {
     staged: Vec<(Incoming<M>, MessageOutline)>,
     open: OpenCalls,
-    /// The message with the open calls.
+    /// The message with the open calls, and the arguments of all of its calls.
     call_message: Option<M>,
+    arguments: Vec<Option<M>>,
     /// What may run, and is not used up.
     leaves: Vec<Leave>,
     /// The approvals whose calls have a result by now.
     questions_over: Vec<String>,
+}
+
+fn arguments_in<M: MessageData>(message: Option<&M>) -> Vec<Option<M>> {
+    message.map(loop_dialect::call_arguments).unwrap_or_default()
 }
 
 /// What becomes of an open call.
@@ -1425,6 +1429,7 @@ impl<M: MessageData> Batch<M> {
         Self {
             staged: Vec::new(),
             open: machine.open_calls(),
+            arguments: arguments_in(machine.call_message().as_ref()),
             call_message: machine.call_message(),
             leaves: machine.leaves().to_vec(),
             questions_over: Vec::new(),
@@ -1442,12 +1447,12 @@ impl<M: MessageData> Batch<M> {
 
     /// A call has its result: leave for it is used up, and nobody is asked about it any more.
     fn ends(&mut self, machine: &Machine<M>, at: usize, call: Call) {
-        let message = self.call_message.as_ref();
+        let arguments = &self.arguments;
         let twins = self.open.0.iter().filter(|(_, other)| other.id == call.id);
         let answered = Answered {
-            digest: machine.digest_of(at, &call, message),
+            digest: machine.digest_of(at, &call, arguments),
             waiting: twins
-                .map(|(at, other)| machine.digest_of(*at, other, message))
+                .map(|(at, other)| machine.digest_of(*at, other, arguments))
                 .listed(),
             id: call.id,
         };
@@ -1462,6 +1467,7 @@ impl<M: MessageData> Batch<M> {
         if outline.role == Role::Assistant {
             self.open = OpenCalls::of(&outline);
             self.call_message = Some(message.body.clone());
+            self.arguments = arguments_in(Some(&message.body));
         }
         self.staged.push((message, outline));
     }
