@@ -86,9 +86,71 @@ mod slowly {
             .count()
     }
 
+    /// What a line can stand in: a quote, or a list item whose text begins so many columns to the right.
+    enum Block {
+        Quote,
+        Item(usize),
+    }
+
+    /// The line with blanks for its tabs, which end at each fourth column.
+    fn without_tabs(line: &[char]) -> Vec<char> {
+        let mut out = vec![];
+        for c in line {
+            out.push(if *c == '\t' { ' ' } else { *c });
+            while *c == '\t' && out.len() % 4 != 0 {
+                out.push(' ');
+            }
+        }
+        out
+    }
+
+    fn is_blank(line: &[char]) -> bool {
+        line.iter().all(|c| c.is_whitespace())
+    }
+
+    /// The line behind what shows that it stands in the block.
+    fn inside<'a>(line: &'a [char], block: &Block) -> Option<&'a [char]> {
+        match block {
+            Block::Quote => {
+                let behind = line[run(line, 0, ' ')..].strip_prefix(&['>'])?;
+                Some(behind.strip_prefix(&[' ']).unwrap_or(behind))
+            }
+            Block::Item(_) if is_blank(line) => Some(line),
+            Block::Item(offset) => (run(line, 0, ' ') >= *offset).then(|| &line[*offset..]),
+        }
+    }
+
+    /// The block that begins here, and the line behind its mark.
+    fn begins(line: &[char]) -> Option<(Block, &[char])> {
+        if let Some(behind) = inside(line, &Block::Quote) {
+            return Some((Block::Quote, behind));
+        }
+        let indent = run(line, 0, ' ');
+        let word: String = line[indent..]
+            .iter()
+            .take_while(|c| !" \r\n".contains(**c))
+            .collect();
+        let number = word.strip_suffix(['.', ')']).unwrap_or("x");
+        let is_number = (1..=9).contains(&number.len()) && number.chars().all(|c| c.is_ascii_digit());
+        if !is_number && !["-", "+", "*"].contains(&word.as_str()) {
+            return None;
+        }
+        let mark_end = indent + word.len();
+        let behind = &line[mark_end..];
+        let blanks = run(behind, 0, ' ');
+        let offset = match blanks {
+            1..=4 if !is_blank(behind) => mark_end + blanks,
+            _ => mark_end + 1,
+        };
+        Some((
+            Block::Item(offset),
+            &line[offset.min(indent + word.len() + blanks)..],
+        ))
+    }
+
     /// For a line that is a fence: its mark, how many there are, and whether anything stands behind them.
     fn fence(line: &[char]) -> Option<(char, usize, bool, bool)> {
-        let from = line.iter().position(|c| !" \t>".contains(*c))?;
+        let from = line.iter().position(|c| *c != ' ')?;
         let mark = line[from];
         let length = run(line, from, mark);
         let behind: String = line[from + length..].iter().collect();
@@ -100,12 +162,29 @@ mod slowly {
     fn code(text: &[char]) -> Vec<bool> {
         let mut code = vec![false; text.len()];
         let mut open: Option<(char, usize)> = None;
+        let mut blocks: Vec<Block> = vec![];
         let mut paragraph = vec![];
         let mut paragraphs = vec![];
         let mut at = 0;
         for line in text.split_inclusive(|c| *c == '\n') {
             let places = at..at + line.len();
             at += line.len();
+            let line = without_tabs(line);
+            let mut line = line.as_slice();
+            let mut stands_in = 0;
+            while let Some(behind) = blocks.get(stands_in).and_then(|block| inside(line, block)) {
+                line = behind;
+                stands_in += 1;
+            }
+            if stands_in < blocks.len() {
+                // Code ends with its list item or quote. No line goes on lazily: that is for paragraphs.
+                open = None;
+                blocks.truncate(stands_in);
+            }
+            while let Some((block, behind)) = begins(line).filter(|_| open.is_none()) {
+                blocks.push(block);
+                line = behind;
+            }
             match (open, fence(line)) {
                 (Some((mark, length)), Some((same, enough, alone, _)))
                     if mark == same && enough >= length && alone =>
@@ -119,7 +198,7 @@ mod slowly {
                     open = Some((mark, length));
                     paragraphs.push(std::mem::take(&mut paragraph));
                 }
-                (None, _) if line.iter().all(|c| c.is_whitespace()) => {
+                (None, _) if is_blank(line) => {
                     paragraphs.push(std::mem::take(&mut paragraph));
                 }
                 (None, _) => paragraph.extend(places),
@@ -203,7 +282,7 @@ mod slowly {
 
 #[test]
 fn a_slow_reading_of_the_rules_finds_the_same() {
-    const PIECES: [&str; 40] = [
+    const PIECES: [&str; 48] = [
         "$",
         "$",
         "$",
@@ -244,6 +323,14 @@ fn a_slow_reading_of_the_rules_finds_the_same() {
         "$Home",
         "$5",
         "-",
+        "\n- ",
+        "\n- ```\n",
+        "\n1. ",
+        "2) ```\n",
+        "* ",
+        "\n  ",
+        "\n> ",
+        "\n> ```\n> ",
     ];
     let skill = |id: &str, name: &str, location: &str, shadowed| Mentionable {
         id: id.into(),

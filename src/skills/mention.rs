@@ -87,7 +87,8 @@ const SHELL_NAMES: [&str; 11] = [
 /// A mention is a `$` and the longest run of letters, digits, `_`, `-` and `:` behind it, where that run is a skill's name,
 /// code point by code point. Nothing needs to stand before the `$`. `[$name](location)` means the skill with that name and
 /// that location; blanks around the location are trimmed, and an empty one makes it a plain mention. There are no mentions in fenced code,
-/// in code spans and directly after a backslash, and shell names such as `$PATH` are never mentions.
+/// in code spans and directly after a backslash, and shell names such as `$PATH` are never mentions. Fences stand in lists and quotes
+/// too, as in CommonMark, and end with them.
 ///
 /// A name that no skill has, or that several have, stays text and is reported, unless it has no letter (`$5` is a price).
 /// Time is linear in the length of the text.
@@ -233,12 +234,28 @@ type Range = (usize, usize);
 /// Where the text is code, in order: fenced blocks, and code spans inside a paragraph.
 fn code_ranges(text: &str) -> Vec<Range> {
     let mut ranges = Vec::new();
+    let mut containers = Vec::new();
     let mut fence: Option<(Fence<'_>, usize)> = None;
     let mut paragraph = 0;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let end = at + line.len();
-        match (&fence, Fence::of(line)) {
+        let mut line = Line {
+            rest: line,
+            column: 0,
+            spare: 0,
+        };
+        let count = line.go_on(&containers);
+        // A fence ends with what it stands in.
+        if let Some((_, start)) = fence.take_if(|_| count < containers.len()) {
+            ranges.push((start, at));
+            paragraph = at;
+        }
+        if fence.is_none() {
+            containers.truncate(count);
+            line.open(&mut containers);
+        }
+        match (&fence, Fence::of(line.rest)) {
             (Some((open, start)), Some(close)) if close.closes(open) => {
                 ranges.push((*start, end));
                 fence = None;
@@ -249,7 +266,7 @@ fn code_ranges(text: &str) -> Vec<Range> {
                 spans(text, (paragraph, at), &mut ranges);
                 fence = Some((open, at));
             }
-            (None, _) if line.trim().is_empty() => {
+            (None, _) if line.is_blank() => {
                 spans(text, (paragraph, at), &mut ranges);
                 paragraph = end;
             }
@@ -264,8 +281,121 @@ fn code_ranges(text: &str) -> Vec<Range> {
     ranges
 }
 
-/// A line that begins with at least three backticks or tildes. Fences stand in lists and quotes too, so indentation and `>` may
-/// come first.
+/// What a fence can stand in.
+enum Container {
+    /// Each of its lines begins with `>`.
+    Quote,
+    /// Each of its lines is blank or indented by so many columns.
+    Item(usize),
+}
+
+/// Quotes and lists inside each other. What is deeper is text: each costs a look at every line.
+const MAX_CONTAINERS: usize = 32;
+
+/// What is left of a line. A tab goes to the next fourth column, and only some of its columns may have been passed.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    rest: &'a str,
+    column: usize,
+    spare: usize,
+}
+
+impl Line<'_> {
+    /// Passes what the line needs to stand in the containers; how many of them it stands in.
+    fn go_on(&mut self, containers: &[Container]) -> usize {
+        let mut count = 0;
+        for container in containers {
+            let mut ahead = *self;
+            let goes_on = match container {
+                Container::Quote => ahead.quote(),
+                Container::Item(width) => ahead.is_blank() || ahead.blanks(*width) == *width,
+            };
+            if !goes_on {
+                break;
+            }
+            *self = ahead;
+            count += 1;
+        }
+        count
+    }
+
+    /// Passes the marks that open containers.
+    fn open(&mut self, containers: &mut Vec<Container>) {
+        while containers.len() < MAX_CONTAINERS {
+            let mut ahead = *self;
+            if ahead.quote() {
+                containers.push(Container::Quote);
+            } else if let Some(end) = ahead.item() {
+                containers.push(Container::Item(end - self.column));
+            } else {
+                return;
+            }
+            *self = ahead;
+        }
+    }
+
+    /// Passes the mark of a quote and one blank, if they come next. Otherwise only blanks were passed.
+    fn quote(&mut self) -> bool {
+        self.blanks(usize::MAX);
+        let is_quote = self.rest.starts_with('>');
+        if is_quote {
+            self.pass(1);
+            self.blanks(1);
+        }
+        is_quote
+    }
+
+    /// Passes the mark of a list item: a hyphen, plus or star, or a number with a dot or parenthesis. What it gives is the
+    /// column of the item's other lines: that of the text behind the mark, or one blank behind it where that is code or nothing.
+    fn item(&mut self) -> Option<usize> {
+        let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
+        let mark = *self.rest.as_bytes().get(digits)?;
+        let marks: &[u8] = if digits == 0 { b"-+*" } else { b".)" };
+        let behind = self.rest.as_bytes().get(digits + 1);
+        let is_alone = behind.is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+        if digits > 9 || !marks.contains(&mark) || !is_alone {
+            return None;
+        }
+        self.pass(digits + 1);
+        let mark_end = self.column;
+        let mut ahead = *self;
+        let blanks = ahead.blanks(usize::MAX);
+        let blanks = if blanks > 4 || ahead.is_blank() { 1 } else { blanks };
+        self.blanks(blanks);
+        Some(mark_end + blanks)
+    }
+
+    /// Passes characters that take a byte and a column each.
+    fn pass(&mut self, count: usize) {
+        self.rest = self.rest.get(count..).unwrap_or_default();
+        self.column += count;
+    }
+
+    /// Passes at most so many columns of blanks; how many there were.
+    fn blanks(&mut self, most: usize) -> usize {
+        let mut count = 0;
+        while count < most {
+            if self.spare == 0 {
+                self.spare = match self.rest.as_bytes().first() {
+                    Some(b' ') => 1,
+                    Some(b'\t') => 4 - self.column % 4,
+                    _ => break,
+                };
+                self.rest = self.rest.get(1..).unwrap_or_default();
+            }
+            self.spare -= 1;
+            self.column += 1;
+            count += 1;
+        }
+        count
+    }
+
+    fn is_blank(&self) -> bool {
+        self.rest.trim_start().is_empty()
+    }
+}
+
+/// A line that begins with at least three backticks or tildes, indented or not.
 struct Fence<'a> {
     mark: char,
     length: usize,
@@ -274,7 +404,7 @@ struct Fence<'a> {
 
 impl<'a> Fence<'a> {
     fn of(line: &'a str) -> Option<Self> {
-        let line = line.trim_start_matches([' ', '\t', '>']);
+        let line = line.trim_start_matches([' ', '\t']);
         let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let info = line.trim_start_matches(mark);
         let length = line.len() - info.len();
