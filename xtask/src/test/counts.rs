@@ -41,6 +41,9 @@ pub fn of_libtest(text: &str) -> Counts {
                 .or_else(|| outcome.strip_prefix("ignore"))
         {
             counts.skipped.push(format!("{name}{reason}"));
+        } else if let Some((_, reason)) = line.split_once("SKIPPED: ") {
+            // A test that lacks its data says so; to the harness it passed.
+            counts.skipped.push(reason.to_owned());
         }
     }
     counts.lost = announced.saturating_sub(reported);
@@ -90,6 +93,20 @@ mod tests {
                 failed: 1,
                 skipped,
                 lost: 0
+            }
+        );
+    }
+
+    #[test]
+    fn a_test_that_says_it_was_skipped_is_counted() {
+        let text = "running 2 tests\nSKIPPED: there is no folder x\ntest a ... ok\ntest b ... SKIPPED: no y\nok\n\
+            test result: ok. 2 passed; 0 failed; 0 ignored; 0 filtered out; finished in 0.00s\n";
+        assert_eq!(
+            of_libtest(text),
+            Counts {
+                passed: 2,
+                skipped: vec!["there is no folder x".to_owned(), "no y".to_owned()],
+                ..Counts::default()
             }
         );
     }
