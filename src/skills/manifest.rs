@@ -404,7 +404,8 @@ fn is_well_formed(name: &str) -> bool {
 /// The folder that holds the file at `location`, if the location is that of a Markdown file.
 fn folder_of(location: &str) -> Option<&str> {
     let mut parts = location.rsplit(['/', '\\']);
-    let file = parts.next()?;
+    // An address may go on behind the file's name.
+    let file = parts.next()?.split(['?', '#']).next()?;
     let is_markdown = file.len() > 3 && file.to_ascii_lowercase().ends_with(".md");
     parts.next().filter(|folder| is_markdown && !folder.is_empty())
 }
