@@ -18,4 +18,4 @@ pub use manifest::{ParseOutcome, ParsedSkill, parse_skill, parse_skill_bytes, re
 pub use mention::{Mention, MentionNotice, MentionNoticeCode, MentionScan, Mentionable, find_mentions};
 pub use offer::{LOAD_SKILL, skills_section};
 pub use render::{RenderedSkills, Span, render_skills, skill_spans};
-pub use select::{named, select, unavailable};
+pub use select::{hidden, named, not_loaded, select, unavailable};

@@ -171,6 +171,85 @@ fn a_description_is_cut_where_the_format_ends_it() {
 }
 
 #[test]
+fn what_cannot_be_seen_is_in_no_line() {
+    let unseen = "\u{ad}\u{200b}\u{200d}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fe0f}\u{e0001}\u{e0020}\u{e0041}\u{e007f}\u{e0100}\u{1d173}";
+    for c in unseen.chars() {
+        let catalog = catalog(&[
+            with("project", "/1", "plain", &format!("{c}a{c}b {c} c{c}"), ""),
+            with("project", "/2", &format!("plain{c}"), "d", ""),
+            with("project", &format!("/3{c}"), &format!("{c}x"), "d", ""),
+        ]);
+        let escaped = format!("project:/3{}", c.escape_unicode());
+        let mut expected = [
+            "- plain: ab c".to_owned(),
+            "- project:/2: d".to_owned(),
+            format!("- {escaped}: d"),
+        ];
+        let mut lines = lines(&catalog, 2_000);
+        lines.sort();
+        expected.sort();
+        assert_eq!(lines, expected, "{}", c.escape_unicode());
+        assert_eq!(named(&catalog, "project:/2").unwrap().location, "/2");
+        assert_eq!(named(&catalog, &escaped).unwrap().location, format!("/3{c}"));
+        // What merely looks like it is not it.
+        assert_eq!(named(&catalog, "plain").unwrap().location, "/1");
+        assert_eq!(why(&catalog, &format!("plain{c}")), "unknown");
+    }
+}
+
+#[test]
+fn ids_that_differ_only_in_blanks_stay_different() {
+    let catalog = catalog(&[
+        entry("project", "/a b", "twice"),
+        entry("project", "/a  b", "twice"),
+        entry("project", "/a\nb", "twice"),
+    ]);
+    for (name, location) in [
+        ("project:/a b", "/a b"),
+        ("project:/a  b", "/a  b"),
+        ("project:/a\\u{a}b", "/a\nb"),
+    ] {
+        assert_eq!(named(&catalog, name).unwrap().location, location);
+    }
+    assert!(lines(&catalog, 2_000).contains(&"- project:/a\\u{a}b: about twice".to_owned()));
+}
+
+#[test]
+fn no_name_and_no_id_eats_the_room_of_the_others() {
+    let deep = "/d".repeat(3_000);
+    let catalog = catalog(&[
+        with("project", "/1", &"n".repeat(64), "d", ""),
+        with("project", "/2", &"o".repeat(65), "d", ""),
+        with("project", &format!("{deep}/1"), "twice", "d", ""),
+        with("project", &format!("{deep}/2"), "twice", "d", ""),
+        entry("bundled", "/b", "last"),
+    ]);
+    // The last 256 code points.
+    let end = format!("…{}", "/d".repeat(127));
+    assert_eq!(
+        lines(&catalog, 2_000),
+        [
+            format!("- {}: d", "n".repeat(64)),
+            "- project:/2: d".to_owned(),
+            format!("- {end}/1: d"),
+            format!("- {end}/2: d"),
+            "- last: about last".to_owned(),
+        ]
+    );
+    let second = named(&catalog, &format!("{end}/2")).unwrap();
+    assert!(second.location.ends_with("/2"));
+}
+
+#[test]
+fn a_cap_that_no_line_fits_into_is_no_section() {
+    let long = "long ".repeat(100);
+    let catalog = catalog(&[with("project", "/1", "a", &long, "")]);
+    // 189 units for the tags, the first line and the last one: 48 tokens would hold those.
+    assert_eq!(skills_section(&catalog, 48), "");
+    assert_eq!(skills_section(&catalog, 60), "");
+}
+
+#[test]
 fn skills_without_room_are_counted_and_a_long_one_does_not_push_out_the_others() {
     let long = "long ".repeat(100);
     let catalog = catalog(&[
@@ -334,6 +413,15 @@ fn what_a_person_removes_and_adds_again_is_switched_on() {
     catalog.remove("personal:/a").unwrap();
     catalog.add(entry("personal", "/a", "a"));
     assert!(catalog.get("personal:/a").unwrap().enabled);
+}
+
+#[test]
+fn what_is_switched_off_stays_off_while_anything_with_its_id_is_there() {
+    let mut catalog = catalog(&[entry("project", "/a", "a")]);
+    catalog.set_origin(1, vec![entry("project", "/a", "a")]);
+    catalog.set_enabled("project:/a", false).unwrap();
+    catalog.remove("project:/a").unwrap();
+    assert_eq!(catalog.get("project:/a").unwrap().status, SkillStatus::Disabled);
 }
 
 #[test]

@@ -328,7 +328,7 @@ export interface SessionState {
     skillLoads: SkillLoad[];
     title: string | undefined;
     pinned: boolean;
-    /** What listeners threw. */
+    /** What listeners threw, and why a skill that the model asked for could not be loaded. */
     listenerErrors: string[];
 }
 

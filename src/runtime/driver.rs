@@ -2,6 +2,8 @@
 
 use std::{future::poll_fn, rc::Rc, task::Poll};
 
+use serde_json::Value;
+
 use super::{
     ApprovalOutcome, Model, PromptOptions, Session, Signal, ToolContext, TurnReport, session::aborted,
 };
@@ -157,7 +159,7 @@ impl<M: MessageData + 'static> Session<M> {
         call: ToolCall<M>,
         abort: &Signal,
     ) -> std::result::Result<Incoming<M>, M> {
-        if self.machine().tool(&call.name).is_none() {
+        if !self.machine().is_offered(&call.name) {
             let text = format!("there is no tool named `{}`", call.name);
             return Err(M::string(&text));
         }
@@ -190,7 +192,13 @@ impl<M: MessageData + 'static> Session<M> {
             };
             if self.machine().is_load_tool(&call.name) {
                 let loaded = abort.unless_fired(self.runtime.run_load_skill(&call)).await;
-                let body = loaded.unwrap_or_else(|| Err(aborted())).map_err(told)?;
+                let body = loaded.unwrap_or_else(|| Err(aborted())).map_err(|error| {
+                    // What is not for the model, a person finds there.
+                    if let Some(Value::String(detail)) = error.data().get("detail") {
+                        self.listener_errors().add(detail.clone());
+                    }
+                    told(error)
+                })?;
                 return Ok(Incoming {
                     body,
                     degraded: Vec::new(),

@@ -404,15 +404,19 @@ impl<M: MessageData + 'static> Session<M> {
         abort: &Signal,
     ) -> Result<TurnInput<M>> {
         let message = loop_dialect::typed_message(content, self.runtime.parts.world.now())?;
-        let (chosen, notices) = self.choices(&message, options)?;
-        let read = async {
-            let mut skills = Vec::new();
-            for skill in &chosen {
-                skills.push(self.runtime.read_skill(skill).await?);
-            }
-            Ok(skills)
-        };
-        let skills = abort.unless_fired(read).await.unwrap_or_else(|| Err(aborted()))?;
+        let (chosen, mut notices) = self.choices(&message, options)?;
+        let read = self.runtime.open_chosen(&chosen, &options.skills);
+        let read = abort.unless_fired(read).await;
+        let (skills, meaningless) = read.unwrap_or_else(|| Err(aborted()))?;
+        let at = MessageIndex(self.machine().message_count());
+        meaningless
+            .into_iter()
+            .map(|name| Notice {
+                code: NoticeCode::MentionUnknown,
+                message_index: Some(at),
+                detail: Some(name),
+            })
+            .append_to(&mut notices);
         Ok(TurnInput {
             message,
             skills,

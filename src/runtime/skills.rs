@@ -19,7 +19,8 @@ use crate::{
     permissions::{Access, ToolPolicy, definition_digest},
     session::{ToolCall, ToolDeclaration},
     skills::{
-        Catalog, LOAD_SKILL, SkillEntry, check_scope, named, render_skills, skills_section, unavailable,
+        Catalog, LOAD_SKILL, SkillEntry, check_scope, hidden, named, not_loaded, render_skills,
+        skills_section, unavailable,
     },
     storage::{LocalFuture, SharedChange, SharedStorage, keys},
     untyped::{self, FromJson, Reader, to_object},
@@ -245,7 +246,14 @@ impl SkillChange {
                 );
                 Err(Error::invalid(text).with("id", id.as_str()))
             }
-            Self::Remove(id) => Ok(vec![record(id.clone(), None), record(off_key(id), None)]),
+            Self::Remove(id) => {
+                let mut records = vec![record(id.clone(), None)];
+                // What a source lists with this id stays off.
+                if !catalog.is_of_source(id) {
+                    records.push(record(off_key(id), None));
+                }
+                Ok(records)
+            }
             Self::Enable(id, enabled) => {
                 catalog.find(id)?;
                 let off = (!enabled).then(|| to_object(&[("enabled", &false)]));
@@ -403,20 +411,47 @@ impl<M: MessageData + 'static> Runtime<M> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Reads a skill of the catalogue, as it is now.
+    /// Reads what a person chose, as it is now, by these ids or by mentions. Also gives the names of mentions that mean nothing any
+    /// more: what they named is switched off, hidden from the person, or has another name now.
     ///
     /// # Errors
-    /// `skill_unavailable`, with the `id` and the `reason`: `unreadable` or `invalid`.
-    pub(super) async fn read_skill(&self, chosen: &SkillEntry) -> Result<LoadedSkill> {
-        self.read_entry(chosen).await.map(|(_, skill)| skill)
+    /// `skill_unavailable`, with the `id` and the `reason`: `disabled`, `unreadable` or `invalid`; those of the storage.
+    pub(super) async fn open_chosen(
+        &self,
+        chosen: &[SkillEntry],
+        by_id: &[String],
+    ) -> Result<(Vec<LoadedSkill>, Vec<String>)> {
+        let (mut opened, mut skills, mut meaningless) = (Vec::new(), Vec::new(), Vec::new());
+        let off = |entry: &SkillEntry, error: &Error| {
+            !by_id.contains(&entry.id) && error.data().get("reason").is_some_and(|why| why == "disabled")
+        };
+        for entry in chosen {
+            match self.open_skill(entry).await {
+                Ok(read) => opened.push((entry, read)),
+                Err(error) if off(entry, &error) => meaningless.push(entry.name.clone()),
+                Err(error) => return Err(error),
+            }
+        }
+        // Reading takes its time.
+        for (entry, read) in opened {
+            match self.check_still_there(&read).await {
+                Err(error) if off(entry, &error) => meaningless.push(entry.name.clone()),
+                Err(error) => return Err(error),
+                Ok(()) if by_id.contains(&entry.id) || read.is_called(&entry.name) => {
+                    skills.push(read.entry.load(read.content));
+                }
+                Ok(()) => meaningless.push(entry.name.clone()),
+            }
+        }
+        Ok((skills, meaningless))
     }
 
-    async fn read_entry(&self, chosen: &SkillEntry) -> Result<(bool, LoadedSkill)> {
+    /// Reads a skill that is switched on, as its file is now.
+    async fn open_skill(&self, chosen: &SkillEntry) -> Result<Opened> {
         let id = chosen.id.as_str();
-        let bytes = match self.file_of(chosen) {
-            Some(file) => file.read().await,
-            None => Err("it is not listed any more; refresh the catalogue".to_owned()),
-        };
+        let (origin, file) = self.file_of(chosen).ok_or_else(|| not_listed(id))?;
+        self.check_on(id).await?;
+        let bytes = file.read().await;
         let bytes = bytes.map_err(|why| unavailable(id, "unreadable", &format!("cannot be read: {why}")))?;
         let entry = SkillEntry::from_bytes(&chosen.scope, &chosen.location, &bytes)?;
         if let Err(error) = entry.require_usable() {
@@ -424,33 +459,66 @@ impl<M: MessageData + 'static> Runtime<M> {
             let diagnostics = error.data().get("diagnostics").cloned();
             return Err(unavailable(id, "invalid", why).with("diagnostics", diagnostics.unwrap_or_default()));
         }
-        let (offered, content) = (
-            entry.model_invocable,
-            String::from_utf8_lossy(&bytes).into_owned(),
-        );
-        Ok((offered, entry.load(content)))
+        let content = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Opened {
+            origin,
+            entry,
+            content,
+        })
+    }
+
+    /// Refuses a skill that is switched off in storage: another page may have done that, which the catalogue does not know.
+    async fn check_on(&self, id: &str) -> Result<()> {
+        let off = self
+            .parts
+            .storage
+            .shared()
+            .get(keys::SKILLS, &off_key(id))
+            .await?;
+        match off {
+            None => Ok(()),
+            Some(_) => Err(unavailable(
+                id,
+                "disabled",
+                "is disabled; enable it, or choose another",
+            )),
+        }
+    }
+
+    /// Refuses what was switched off or taken away while it was read.
+    async fn check_still_there(&self, read: &Opened) -> Result<()> {
+        let id = read.entry.id.as_str();
+        self.check_on(id).await?;
+        let stored = read.origin > 0 || self.parts.storage.shared().get(keys::SKILLS, id).await?.is_some();
+        let catalog = self.skills.catalog.borrow();
+        match catalog.find(id) {
+            Ok((origin, _)) if origin == read.origin && stored => Ok(()),
+            _ => Err(not_listed(id)),
+        }
     }
 
     /// Where a skill is read from.
-    fn file_of(&self, skill: &SkillEntry) -> Option<Rc<dyn SkillFile>> {
+    fn file_of(&self, skill: &SkillEntry) -> Option<(usize, Rc<dyn SkillFile>)> {
         let catalog = self.skills.catalog.borrow();
         let (origin, _) = catalog.find(&skill.id).ok()?;
         let Some(at) = origin.checked_sub(1) else {
-            return Some(Rc::new(StoredFile {
+            let stored = StoredFile {
                 storage: self.parts.storage.shared(),
                 id: skill.id.clone(),
-            }));
+            };
+            return Some((origin, Rc::new(stored)));
         };
         let sources = self.skills.sources.borrow();
         let files = sources.get(at)?.files.borrow();
         let mut found = files.iter().filter(|(location, _)| *location == skill.location);
-        found.next().map(|(_, file)| file.clone())
+        found.next().map(|(_, file)| (origin, file.clone()))
     }
 
     /// What the model gets to read when it loads a skill by its name in `<skills>`: the same block that a person's choice shows.
     ///
     /// # Errors
-    /// `disposed`; `invalid_argument` and `skill_unavailable`, for the model.
+    /// `disposed`; `invalid_argument` and `skill_unavailable`. Their messages are for the model; why a file cannot be read is the
+    /// `detail` in the data, for a person.
     pub async fn load_skill(&self, name: Option<&str>) -> Result<String> {
         self.check_open()?;
         let Some(name) = name else {
@@ -459,12 +527,15 @@ impl<M: MessageData + 'static> Runtime<M> {
             ));
         };
         let chosen = named(&self.skills.catalog.borrow(), name)?.clone();
-        let (offered, skill) = self.read_entry(&chosen).await?;
-        if !offered {
-            let why = "can only be chosen by the user; go on without it, or ask for it";
-            return Err(unavailable(name, "hidden", why));
+        let read = match self.open_skill(&chosen).await {
+            Ok(read) => self.check_still_there(&read).await.map(|()| read),
+            failed => failed,
+        };
+        let Opened { entry, content, .. } = read.map_err(|error| not_loaded(name, &error))?;
+        if !entry.model_invocable {
+            return Err(hidden(name));
         }
-        Ok(render_skills(&[skill]).content)
+        Ok(render_skills(&[entry.load(content)]).content)
     }
 
     /// The result of a call of `load_skill`.
@@ -474,6 +545,25 @@ impl<M: MessageData + 'static> Runtime<M> {
             .await
             .map(|text| M::string(&text))
     }
+}
+
+/// A skill as it was read.
+struct Opened {
+    origin: usize,
+    entry: SkillEntry,
+    content: String,
+}
+
+impl Opened {
+    /// Whether a person who mentions this name means it.
+    fn is_called(&self, name: &str) -> bool {
+        self.entry.user_invocable && self.entry.name == name
+    }
+}
+
+fn not_listed(id: &str) -> Error {
+    let why = "cannot be read: it is not listed any more; refresh the catalogue";
+    unavailable(id, "unreadable", why)
 }
 
 /// What the model is told of the tool `load_skill`.

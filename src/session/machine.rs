@@ -1104,6 +1104,13 @@ impl<M: MessageData> Machine<M> {
         self.surroundings.tools.iter().chain(own).listed()
     }
 
+    /// Whether the model was told of this tool in the turn under way.
+    pub fn is_offered(&self, name: &str) -> bool {
+        let offers_skills = self.turn.as_ref().is_some_and(|turn| turn.offers_skills);
+        let tools = self.tools(offers_skills);
+        tools.iter().any(|tool| tool.name == name)
+    }
+
     /// Whether calls of this tool load a skill, here.
     pub fn is_load_tool(&self, name: &str) -> bool {
         let own = self.surroundings.load_tool.as_ref();

@@ -264,14 +264,22 @@ impl Catalog {
         self.settle();
     }
 
-    /// Takes out what a person added. Added again, it is switched on.
+    /// Takes out what a person added. Added again, it is switched on, unless a source lists the same id: that stays off.
     pub fn remove(&mut self, id: &str) -> Option<SkillEntry> {
         let taken = self.take(id);
         if taken.is_some() {
-            self.off.retain(|other| other != id);
+            if !self.is_of_source(id) {
+                self.off.retain(|other| other != id);
+            }
             self.settle();
         }
         taken
+    }
+
+    /// Whether a source lists this id, also behind what a person added.
+    pub fn is_of_source(&self, id: &str) -> bool {
+        let mut sources = self.origins.iter().skip(1).flatten();
+        sources.any(|entry| entry.id == id)
     }
 
     fn take(&mut self, id: &str) -> Option<SkillEntry> {

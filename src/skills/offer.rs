@@ -18,24 +18,35 @@ const UNITS_PER_TOKEN: usize = 4;
 /// Longer descriptions than the format allows are cut here, in code points.
 const MAX_DESCRIPTION: usize = 1024;
 
-/// What the model calls a skill; none where it may not load it. A name that means no single skill, or that is not one line of plain
-/// text, is replaced by the id.
+/// The same for names; a longer one stands as its id.
+const MAX_NAME: usize = 64;
+
+/// Longer ids lose their beginning: locations differ at the end.
+const MAX_ID: usize = 256;
+
+/// What the model calls a skill; none where it may not load it. A name that means no single skill, that is longer than the format
+/// allows, or that is not one line of plain text, is replaced by the id.
 pub(super) fn handle(entry: &SkillEntry) -> Option<String> {
-    let name = one_line(&entry.name);
+    let name = || entry.name.clone();
     match entry.status {
         _ if !entry.model_invocable => None,
-        SkillStatus::Active if name == entry.name => Some(name),
-        SkillStatus::Active | SkillStatus::Ambiguous => Some(one_line(&entry.id)),
+        SkillStatus::Active if is_plain(&entry.name) => Some(name()),
+        SkillStatus::Active | SkillStatus::Ambiguous => Some(plain_id(&entry.id)),
         SkillStatus::Shadowed | SkillStatus::Disabled | SkillStatus::Invalid => None,
     }
 }
 
+/// A name that the model gave, as it is told it again.
+pub(super) fn quoted(name: &str) -> String {
+    neutralise(&cut(one_line(name), MAX_ID)).into_owned()
+}
+
 /// The body of the section: one line for each skill that the model may load, in catalogue order. With its tags it takes at most so
-/// many tokens; a skill whose line does not fit is left out, and a last line says how many were. Empty where there is none, or no
-/// room to say anything.
+/// many tokens; a skill whose line does not fit is left out, and a last line says how many were. Empty where there is none, or where
+/// none fits.
 ///
-/// Names and descriptions come out of files that nobody checked: each is one line without control characters, and cannot write a
-/// tag of ours.
+/// Names and descriptions come out of files that nobody checked: each is one line of what can be seen, not too long, and cannot
+/// write a tag of ours.
 pub fn skills_section(catalog: &Catalog, token_cap: u32) -> String {
     let room = (token_cap as usize).saturating_mul(UNITS_PER_TOKEN);
     let lines = catalog.list().into_iter().filter_map(line).listed();
@@ -52,6 +63,7 @@ pub fn skills_section(catalog: &Catalog, token_cap: u32) -> String {
     if lines.is_empty() || used > room {
         return String::new();
     }
+    let count = lines.len();
     let mut section = HEAD.to_owned();
     let mut left = 0;
     for (line, units) in lines {
@@ -63,6 +75,9 @@ pub fn skills_section(catalog: &Catalog, token_cap: u32) -> String {
         section.push('\n');
         section.push_str(&line);
     }
+    if left == count {
+        return String::new();
+    }
     if left > 0 {
         section.push('\n');
         section.push_str(&left_out(left));
@@ -73,14 +88,7 @@ pub fn skills_section(catalog: &Catalog, token_cap: u32) -> String {
 /// A skill's line, with its length in UTF-16 units.
 fn line(entry: &SkillEntry) -> Option<(String, usize)> {
     let mut line = format!("- {}: ", handle(entry)?);
-    let description = one_line(&entry.description);
-    match description.char_indices().nth(MAX_DESCRIPTION) {
-        None => line.push_str(&description),
-        Some((cut, _)) => {
-            line.push_str(description.get(..cut).unwrap_or_default());
-            line.push('…');
-        }
-    }
+    line.push_str(&cut(one_line(&entry.description), MAX_DESCRIPTION));
     let line = neutralise(&line).into_owned();
     let units = line.encode_utf16().count();
     Some((line, units))
@@ -91,14 +99,86 @@ fn left_out(count: usize) -> String {
     format!("{count} more {skills} not listed here, to save room.")
 }
 
-/// Every run of blanks, line breaks and control characters as one blank.
+/// Text of at most so many code points; what is longer ends in an ellipsis.
+fn cut(mut text: String, max: usize) -> String {
+    if let Some((at, _)) = text.char_indices().nth(max) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
+}
+
+/// Every run of blanks, line breaks and control characters as one blank, without what cannot be seen.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-        if !line.is_empty() && !word.is_empty() {
-            line.push(' ');
+    let mut gap = false;
+    for c in text.chars() {
+        if c.is_whitespace() || c.is_control() {
+            gap = true;
+        } else if !is_invisible(c) {
+            if gap && !line.is_empty() {
+                line.push(' ');
+            }
+            gap = false;
+            line.push(c);
         }
-        line.push_str(word);
     }
     line
+}
+
+fn is_plain(name: &str) -> bool {
+    name.chars().nth(MAX_NAME).is_none() && one_line(name) == name
+}
+
+/// An id on one line: what is not plain in it is written as `\u{...}`, so that different ids stay different.
+fn plain_id(id: &str) -> String {
+    let mut plain = String::with_capacity(id.len());
+    for c in id.chars() {
+        if c != ' ' && (c.is_whitespace() || c.is_control() || is_invisible(c)) {
+            plain.extend(c.escape_unicode());
+        } else {
+            plain.push(c);
+        }
+    }
+    let count = plain.chars().count();
+    match plain.char_indices().nth(count.saturating_sub(MAX_ID)) {
+        Some((from, _)) if from > 0 => format!("…{}", plain.get(from..).unwrap_or_default()),
+        _ => plain,
+    }
+}
+
+/// First and last of the characters that a person does not see and a model reads: those of format (Unicode Cf), with which text
+/// also turns around, fillers, variation selectors and tags.
+const INVISIBLE: [(char, char); 25] = [
+    ('\u{ad}', '\u{ad}'),
+    ('\u{34f}', '\u{34f}'),
+    ('\u{600}', '\u{605}'),
+    ('\u{61c}', '\u{61c}'),
+    ('\u{6dd}', '\u{6dd}'),
+    ('\u{70f}', '\u{70f}'),
+    ('\u{890}', '\u{891}'),
+    ('\u{8e2}', '\u{8e2}'),
+    ('\u{115f}', '\u{1160}'),
+    ('\u{17b4}', '\u{17b5}'),
+    ('\u{180b}', '\u{180f}'),
+    ('\u{200b}', '\u{200f}'),
+    ('\u{202a}', '\u{202e}'),
+    ('\u{2060}', '\u{206f}'),
+    ('\u{3164}', '\u{3164}'),
+    ('\u{fe00}', '\u{fe0f}'),
+    ('\u{feff}', '\u{feff}'),
+    ('\u{ffa0}', '\u{ffa0}'),
+    ('\u{fff0}', '\u{fffb}'),
+    ('\u{110bd}', '\u{110bd}'),
+    ('\u{110cd}', '\u{110cd}'),
+    ('\u{13430}', '\u{1343f}'),
+    ('\u{1bca0}', '\u{1bca3}'),
+    ('\u{1d173}', '\u{1d17a}'),
+    ('\u{e0000}', '\u{e0fff}'),
+];
+
+fn is_invisible(c: char) -> bool {
+    INVISIBLE
+        .iter()
+        .any(|(first, last)| (*first..=*last).contains(&c))
 }

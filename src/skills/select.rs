@@ -1,7 +1,7 @@
 //! From choices to skills in the catalogue, a person's and the model's.
 
 use super::catalog::{Catalog, SkillEntry, SkillStatus};
-use super::offer::handle;
+use super::offer::{handle, quoted};
 use crate::{Error, ErrorCode, Result, list::Listed, untyped::Numbered};
 
 /// What was chosen by id and what was mentioned: each skill once, in catalogue order.
@@ -59,19 +59,51 @@ pub fn named<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a SkillEntry> {
                 .iter()
                 .filter(|entry| entry.name == name || entry.id == name);
             let why = meant.find_map(|entry| match (entry.status, entry.model_invocable) {
-                (SkillStatus::Disabled, _) => Some(("disabled", "is switched off; go on without it")),
+                (SkillStatus::Disabled, _) => Some(OFF),
                 (SkillStatus::Ambiguous, true) => Some(several),
-                (SkillStatus::Active | SkillStatus::Ambiguous, false) => Some((
-                    "hidden",
-                    "can only be chosen by the user; go on without it, or ask for it",
-                )),
+                (SkillStatus::Active | SkillStatus::Ambiguous, false) => Some(HIDDEN),
                 // It has another name there.
                 (SkillStatus::Active, true) | (SkillStatus::Shadowed | SkillStatus::Invalid, _) => None,
             });
             why.unwrap_or(("unknown", "is unknown; use a name as it stands in `<skills>`"))
         }
     };
-    Err(unavailable(name, reason, advice))
+    Err(refused(name, (reason, advice)))
+}
+
+/// A reason, and what the model is told.
+type Refusal = (&'static str, &'static str);
+
+const OFF: Refusal = ("disabled", "is switched off; go on without it");
+const HIDDEN: Refusal = (
+    "hidden",
+    "can only be chosen by the user; go on without it, or ask for it",
+);
+
+/// What the model is told where it may not load what it asked for by this name: a text of ours, which names the skill as the
+/// model did.
+fn refused(name: &str, (reason, advice): Refusal) -> Error {
+    unavailable(&quoted(name), reason, advice).with("id", name)
+}
+
+/// The same for a file that says by now that the model may not load it.
+pub fn hidden(name: &str) -> Error {
+    refused(name, HIDDEN)
+}
+
+/// The same where a skill cannot be read. What the host said is not for the model: nobody checked it. A person finds it in the data,
+/// as `detail`, with the `id`.
+pub fn not_loaded(name: &str, error: &Error) -> Error {
+    let off = error.data().get("reason").is_some_and(|reason| reason == OFF.0);
+    let broken = (
+        "unreadable",
+        "cannot be loaded; go on without it, and tell the user",
+    );
+    let mut told = refused(name, if off { OFF } else { broken });
+    for (key, value) in error.data() {
+        told = told.with(key, value.clone());
+    }
+    told.with("detail", error.message())
 }
 
 /// The error for a skill that cannot be loaded.
