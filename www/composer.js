@@ -229,7 +229,7 @@ export class Composer {
 
     #mentioned() {
         try {
-            const mentions = findSkillMentions(this.text.value, this.skills.map(({ id, name, location }) => ({ id, name, location })));
+            const mentions = findSkillMentions(this.text.value, this.skills);
             return new Set(mentions.map(({ id }) => id));
         } catch (error) {
             this.actions.failed(error);

@@ -9,12 +9,12 @@ use super::{
 use crate::{
     Error, Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot, materialise, project},
-    list::TryListed,
+    list::{Listed, TryListed},
     message::loop_dialect,
     prompt::{self, Checkpoint},
     session::Dialect,
     skills::{self, Mentionable},
-    untyped::{self, FromJson, Reader, field_error},
+    untyped::{self, FromJson, field_error},
 };
 
 /// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual
@@ -126,14 +126,18 @@ pub fn parse_skill(
     Ok(to_js(&outcome))
 }
 
-/// Where a text mentions skills, as `$name` or `[$name](location)`. Positions are UTF-16 units.
+/// Where a text mentions skills, as `$name` or `[$name](location)`. Positions are UTF-16 units. Give it `runtime.skills.list()`
+/// for what a session would find: entries that are switched off, invalid or not for the person are not found, and shadowed ones
+/// by their location alone. A skill without `status` and `userInvocable` counts as active.
 #[wasm_bindgen(
     js_name = "findSkillMentions",
     unchecked_return_type = "{ id: string; start: number; end: number }[]"
 )]
 pub fn find_skill_mentions(
     #[wasm_bindgen(js_name = "text", unchecked_param_type = "string")] searched: JsValue,
-    #[wasm_bindgen(unchecked_param_type = "readonly { id: string; name: string; location?: string }[]")]
+    #[wasm_bindgen(
+        unchecked_param_type = "readonly { id: string; name: string; location?: string; status?: SkillStatus; userInvocable?: boolean }[]"
+    )]
     skills: JsValue,
 ) -> Result<JsValue> {
     super::foreign::check_length(crate::message::MessageView::text_len(&searched), "text")?;
@@ -144,17 +148,7 @@ pub fn find_skill_mentions(
     let read = untyped::array(&given, "skills")?
         .iter()
         .enumerate()
-        .map(|(at, skill)| {
-            let path = format!("skills[{at}]");
-            let mut skill = Reader::new(skill, &path);
-            let read = Mentionable {
-                id: skill.read("id"),
-                name: skill.read("name"),
-                location: skill.read("location"),
-                shadowed: false,
-            };
-            skill.finish(read)
-        });
-    let mentionable = read.try_listed()?;
+        .map(|(at, skill)| Mentionable::read(skill, &format!("skills[{at}]")));
+    let mentionable = read.try_listed()?.into_iter().flatten().listed();
     Ok(to_js(&skills::find_mentions(&searched, &mentionable).mentions))
 }

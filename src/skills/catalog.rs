@@ -354,14 +354,14 @@ impl Catalog {
     pub fn mentionable(&self) -> Vec<Mentionable> {
         self.list()
             .into_iter()
-            .filter(|entry| {
-                entry.user_invocable && !matches!(entry.status, SkillStatus::Disabled | SkillStatus::Invalid)
-            })
-            .map(|entry| Mentionable {
-                id: entry.id.clone(),
-                name: entry.name.clone(),
-                location: Some(entry.location.clone()),
-                shadowed: entry.status == SkillStatus::Shadowed,
+            .filter_map(|entry| {
+                let skill = Mentionable {
+                    id: entry.id.clone(),
+                    name: entry.name.clone(),
+                    location: Some(entry.location.clone()),
+                    shadowed: false,
+                };
+                skill.standing(entry.status, entry.user_invocable)
             })
             .listed()
     }

@@ -3,10 +3,13 @@
 use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::catalog::SkillStatus;
 use crate::{
+    Result,
     list::Listed,
-    untyped::{Numbered, insert_sorted},
+    untyped::{Numbered, Reader, insert_sorted, join, one_of},
 };
 
 /// A skill that can be mentioned.
@@ -23,6 +26,46 @@ pub struct Mentionable {
     #[serde(default)]
     pub shadowed: bool,
 }
+
+impl Mentionable {
+    /// The same for a skill that stands like this in a catalogue; none where a person cannot mention it.
+    pub fn standing(self, status: SkillStatus, user_invocable: bool) -> Option<Self> {
+        let shadowed = status == SkillStatus::Shadowed;
+        let mentionable = user_invocable && !matches!(status, SkillStatus::Disabled | SkillStatus::Invalid);
+        mentionable.then_some(Self { shadowed, ..self })
+    }
+
+    /// Reads a skill that is given by its id, its name and perhaps its location; where it is an entry of a catalogue it counts as
+    /// it stands there.
+    ///
+    /// # Errors
+    /// `invalid_argument`, with the `field`.
+    pub fn read(value: &Value, path: &str) -> Result<Option<Self>> {
+        let mut skill = Reader::new(value, path);
+        let given = Self {
+            id: skill.read("id"),
+            name: skill.read("name"),
+            location: skill.read("location"),
+            shadowed: false,
+        };
+        let user_invocable: Option<bool> = skill.read("userInvocable");
+        let status = skill.optional("status");
+        let status = status.map(|status| one_of(status, &join(path, "status"), &STATUSES).map(Some));
+        let status = skill.taken(status.unwrap_or(Ok(None)));
+        skill.finish(given.standing(
+            status.unwrap_or(SkillStatus::Active),
+            user_invocable.unwrap_or(true),
+        ))
+    }
+}
+
+const STATUSES: [(&str, SkillStatus); 5] = [
+    ("active", SkillStatus::Active),
+    ("shadowed", SkillStatus::Shadowed),
+    ("ambiguous", SkillStatus::Ambiguous),
+    ("disabled", SkillStatus::Disabled),
+    ("invalid", SkillStatus::Invalid),
+];
 
 /// A skill was mentioned. Offsets are UTF-16 units, as JavaScript counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -55,8 +55,8 @@ test('the first example of the README and the one of skills run as they are writ
         );
         // What a person chose stands in front of the message, and the model loads what is listed for it.
         assert.equal(
-            asked[2].at(-1).content,
-            '<skill name="own" location="own.md">\nMy way.\n</skill>\n\n' +
+            asked[2].at(-1).content.replace(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/, 'ID'),
+            '<skill name="own" location="ID-own.md">\nMy way.\n</skill>\n\n' +
                 '<skill name="release" location="/skills/release/SKILL.md">\nDo it.\n</skill>\n\nDraft the notes. $release',
         );
         assert.match(prompts[2], /\n- own: Mine\.\n- review: Reviews\.\n- release: Helps\.\n<\/skills>/);

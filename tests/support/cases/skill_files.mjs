@@ -29,13 +29,12 @@ cases['files are read as the vectors say, from text and from bytes'] = async () 
 
 cases['mentions are found as the vectors say'] = async () => {
     const { skills, cases: texts, long } = await vectors('mentions');
-    // Which skills are shadowed is the catalogue's knowledge; the function is not told.
-    const told = (list) => !skills[list].some(({ shadowed }) => shadowed);
-    const short = texts.filter((one) => told(one.skills));
-    ok(short.length > 50);
-    for (const { name, text, skills: list, mentions } of short) same(rc.findSkillMentions(text, skills[list]), mentions, name);
+    // The catalogue says in `status` which skills are shadowed.
+    const told = (list) => skills[list].map(({ shadowed, ...skill }) => (shadowed ? { ...skill, status: 'shadowed' } : skill));
+    ok(texts.some(({ skills: list }) => told(list).some(({ status }) => status === 'shadowed')));
+    for (const { name, text, skills: list, mentions } of texts) same(rc.findSkillMentions(text, told(list)), mentions, name);
     for (const { name, repeat, times, then, skills: list, mentions } of long) {
-        same(rc.findSkillMentions(repeat.repeat(times) + then, skills[list]).length, mentions, name);
+        same(rc.findSkillMentions(repeat.repeat(times) + then, told(list)).length, mentions, name);
     }
 };
 

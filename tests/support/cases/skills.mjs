@@ -338,6 +338,32 @@ export const cases = {
         await none.close();
     },
 
+    async 'mentions found in the list of the catalogue are those that a session finds'() {
+        const at = await world();
+        const { skills } = at.runtime;
+        await skills.add({ content: review(), location: '/strong', scope: 'project' });
+        await skills.add({ content: review('Weak.'), location: '/weak', scope: 'bundled' });
+        await skills.add({ content: skillFile('off', 'x'), location: '/off' });
+        await skills.setEnabled('personal:/off', false);
+        await skills.add({ content: '---\nname: hidden\ndescription: d\nuser-invocable: false\n---\nx\n', location: '/hidden' });
+        await skills.addSource(shelf({ '/broken': 'no skill' }));
+        for (const [text, ids] of [
+            ['$review', ['project:/strong']], ['[$review](/weak)', ['bundled:/weak']], ['$off', []], ['[$off](/off)', []], ['$hidden', []],
+        ]) {
+            same(rc.findSkillMentions(text, skills.list()).map(({ id }) => id), ids, text);
+            const before = at.session.state.skillLoads.length;
+            await at.session.prompt(text);
+            same(at.session.state.skillLoads.slice(before).map(({ id }) => id), ids, text);
+        }
+        // Skills that are given without it stand for themselves.
+        same(rc.findSkillMentions('$off', [{ id: 'a', name: 'off' }]).length, 1);
+        for (const [bad, field] of [[{ status: 'gone' }, 'skills[0].status'], [{ status: 7 }, 'skills[0].status'], [{ userInvocable: 'no' }, 'skills[0].userInvocable']]) {
+            const error = await fails(() => rc.findSkillMentions('$off', [{ id: 'a', name: 'off', ...bad }]), 'invalid_argument', 'threw');
+            same(error.data.field, field);
+        }
+        await at.close();
+    },
+
     async 'what a person adds is an entry at once, under whatever encoding, or a clear error'() {
         const at = await world();
         const { skills } = at.runtime;
