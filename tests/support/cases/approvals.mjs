@@ -198,23 +198,26 @@ export const cases = {
         await at.close();
     },
 
-    async 'a command whose working directory has changed by the time of the answer is asked again'() {
-        const run = () => tool('run', () => 'ran', { access: 'execute' });
+    async 'a command that waits runs where it was asked about, whatever directory another page sets meanwhile'() {
+        const ran = [];
+        const run = () => tool('run', (_, { workingDirectory }) => (ran.push(workingDirectory), 'ran'), { access: 'execute' });
         const R = ['c1', 'run', { command: 'ls' }];
         const at = await asking([R], { tools: [run()] });
         if (!persistent) return await at.close();
         const asked = at.asked();
-        const dead = at.session.prompt('Hello');
+        const turn = at.session.prompt('Hello');
         const first = await asked;
         const other = await at.another({ tools: [run()], host: host(), model: scripted(assistant('Done.')) });
+        const [before] = await other.approvals.list();
         const session = await other.openSession('s');
         await session.setRunContext({ working_directory: '/elsewhere' });
-        same((await other.approvals.resolve(first, { action: 'approve' })).outcome, 'superseded');
-        const [again] = await other.approvals.list();
-        same([again.requestId === first, again.workingDirectory], [false, '/elsewhere']);
-        await session.abandon();
-        same((await soon(dead, 'the end of the other prompt')).outcome, 'error');
+        const [waiting] = await other.approvals.list();
+        same([waiting.requestId, waiting.workingDirectory], [first, before.workingDirectory]);
+        same((await other.approvals.resolve(first, { action: 'approve' })).outcome, 'approved');
+        same((await soon(turn, 'the end of the prompt')).outcome, 'success');
+        same(ran, [before.workingDirectory]);
         await other.close();
+        await at.close();
     },
 
     async 'a call whose arguments are no I-JSON is refused before anybody is asked'() {

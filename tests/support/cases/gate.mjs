@@ -560,15 +560,16 @@ cases['a decision that waits for a host that never answers ends with its session
             await turn.request();
             await turn.dispatched();
             await turn.append(calling(['c1', 'write_file', asked.arguments]));
-            waiting.push(turn.gate(asked));
+            waiting.push(outcome(() => turn.gate(asked)));
             await (end === 'cancel' ? turn.cancel() : at.session.abort());
         } else {
-            waiting.push(at.session.gate(asked), at.session.explain(asked));
+            waiting.push(outcome(() => at.session.gate(asked)), outcome(() => at.session.explain(asked)));
             if (end === 'dispose') await at.session.dispose();
             else if (end === 'delete') await at.runtime.deleteSession('s');
             else await at.runtime.close();
         }
-        for (const decision of waiting) await fails(() => soon(decision, `the end after ${end}`), code);
+        // Whoever waits hears of it while the end is still being saved.
+        for (const decision of waiting) same((await soon(decision, `the end after ${end}`)).rejected?.code, code, end);
         if (end !== 'close') await at.close();
     }
 };
