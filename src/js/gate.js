@@ -110,7 +110,8 @@ function plainSize(value, depth) {
 
 /** Whether a value is what a copy was made from, member by member in their order. In doubt it is not. */
 function same(value, copy) {
-    if (typeof value !== 'object' || value === null || typeof copy !== 'object' || copy === null) return value === copy;
+    if (value === copy) return true;
+    if (typeof value !== 'object' || value === null || typeof copy !== 'object' || copy === null) return false;
     if (Array.isArray(value)) {
         if (!Array.isArray(copy) || value.length !== copy.length) return false;
         for (let at = 0; at < copy.length; at++) if (!same(value[at], copy[at])) return false;

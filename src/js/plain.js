@@ -29,7 +29,7 @@ export const isBytes = (value) => nameOfTypedArray.call(value) === 'Uint8Array';
 export function isPlainObject(value) {
     const prototype = Object.getPrototypeOf(value);
     // An object of another frame or realm has that realm's Object.prototype, whose own prototype is null too.
-    return prototype === null || Object.getPrototypeOf(prototype) === null;
+    return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 /** Whether a value can hold options: an object of named members, not a list, a Map or another special object. */
