@@ -1,7 +1,7 @@
 // Decisions as they are handed out, and inputs that repeat the one before. What is compared here is only whether an input is the
 // same text again; what it means is decided elsewhere.
 
-import { isPlainObject } from './plain.js';
+import { isPlainObject, wellFormed } from './plain.js';
 
 /** JSON with everything in it frozen. */
 function frozen(value) {
@@ -74,9 +74,6 @@ export function decisionOf({ outcomes, reasons }, code, explainer, given) {
 /** Longer arguments are read as any other input. */
 const MOST = 1024 * 1024;
 const DEEPEST = 16;
-
-const LONE_SURROGATE = /\p{Surrogate}/u;
-const wellFormed = String.prototype.isWellFormed ? (text) => text.isWellFormed() : (text) => !LONE_SURROGATE.test(text);
 
 /** How much of the arguments is there, in code units and values; NaN for what has to be read with more care. */
 function plainSize(value, depth) {

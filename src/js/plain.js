@@ -272,18 +272,21 @@ export function kind(value) {
 // With the u flag a pair is one code point, so that only halves match.
 const LONE_SURROGATE = /\p{Surrogate}/u;
 
+/** Whether a string holds no lone surrogate. */
+export const wellFormed = String.prototype.isWellFormed ? (string) => string.isWellFormed() : (string) => !LONE_SURROGATE.test(string);
+
 /** A string without lone surrogates, else undefined. */
 export function text(value) {
-    return typeof value === 'string' && !LONE_SURROGATE.test(value) ? value : undefined;
+    return typeof value === 'string' && wellFormed(value) ? value : undefined;
 }
 
 /** The path of the first string with a lone surrogate, else undefined. */
 export function notUnicode(value, path) {
-    if (typeof value === 'string') return LONE_SURROGATE.test(value) ? path : undefined;
+    if (typeof value === 'string') return wellFormed(value) ? undefined : path;
     if (typeof value !== 'object' || value === null || isBytes(value)) return undefined;
     for (const key of Object.keys(value)) {
         const inner = Array.isArray(value) ? `${path}[${key}]` : member(path, key);
-        const found = LONE_SURROGATE.test(key) ? inner : notUnicode(value[key], inner);
+        const found = wellFormed(key) ? notUnicode(value[key], inner) : inner;
         if (found !== undefined) return found;
     }
     return undefined;

@@ -63,8 +63,9 @@ impl<M: MessageData + 'static> Session<M> {
     /// Decides a call. In a turn a call that is allowed may run from then on; without that its result is refused.
     ///
     /// # Errors
-    /// `disposed`, also where the session is let go of before the host has answered; `invalid_argument` where an open call with this id is one of another tool; `host_failed` where the
-    /// tool's `extractPaths` fails; those of the storage where a call that was asked about is allowed by now.
+    /// `disposed`, also where the session is let go of before the host has answered; `invalid_argument` where an open call with
+    /// this id is one of another tool; `host_failed` where the tool's `extractPaths` fails; those of the storage where a call that
+    /// was asked about is allowed by now.
     pub async fn gate(&self, call: &ToolCall<M>) -> Result<Decided> {
         let turn = self.machine().current_turn();
         check_same_call(call, &self.machine().open_tool_calls())?;
