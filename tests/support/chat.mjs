@@ -52,7 +52,11 @@ export class Chats {
             if (['error', 'warning'].includes(message.type())) page.problems.push(`console: ${message.text()}`);
         });
         page.on('pageerror', (error) => page.problems.push(`uncaught: ${error}`));
-        page.on('requestfailed', (request) => page.problems.push(`request failed: ${request.url()}`));
+        page.on('requestfailed', (request) => {
+            // A reload stops the browser's own request for the icon, now and then: nothing of the page failed.
+            const stopped = request.failure()?.errorText === 'net::ERR_ABORTED' && request.url().endsWith('/icon.svg');
+            if (!stopped) page.problems.push(`request failed: ${request.url()}`);
+        });
         page.on('response', (response) => {
             if (response.status() >= 400) page.problems.push(`${response.status()} ${response.url()}`);
         });
