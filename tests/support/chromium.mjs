@@ -2,7 +2,7 @@
 // started on the same profile.
 
 import { spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -71,10 +71,12 @@ export async function launch({ profile, args = [] } = {}) {
                 child.kill('SIGKILL');
                 await end();
             },
-            /** Kills the process, as when the machine goes down. */
+            /** Kills all of its processes, as when the machine goes down; once it resolves, none of them runs. */
             async kill() {
-                child.kill('SIGKILL');
+                const family = await descendants(child.pid);
+                for (const pid of [child.pid, ...family]) killProcess(pid);
                 await end();
+                for (const pid of family) await gone(pid);
             },
         };
     } catch (error) {
@@ -93,4 +95,43 @@ async function debuggingPort(file, child) {
         await sleep(50);
     }
     throw new Error('Chromium did not listen within a minute');
+}
+
+function killProcess(pid) {
+    try {
+        process.kill(pid, 'SIGKILL');
+    } catch (error) {
+        // It has ended already.
+        if (error.code !== 'ESRCH') throw error;
+    }
+}
+
+/** State and parent of a process, or undefined where there is none. */
+async function processState(pid) {
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
+    // The name in brackets may hold anything.
+    const [state, parent] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
+    return state === undefined ? undefined : { state, parent: Number(parent) };
+}
+
+/** The processes that a process started, those that they started, and so on. */
+async function descendants(pid) {
+    const children = new Map();
+    for (const name of await readdir('/proc')) {
+        if (!/^\d+$/.test(name)) continue;
+        const found = await processState(name);
+        if (found) children.set(found.parent, [...(children.get(found.parent) ?? []), Number(name)]);
+    }
+    const below = (parent) => (children.get(parent) ?? []).flatMap((child) => [child, ...below(child)]);
+    return below(pid);
+}
+
+/** Once a process has ended: one that still writes would meet the next browser on the same profile. */
+async function gone(pid) {
+    for (let waited = 0; waited < 10_000; waited += 10) {
+        const { state = 'X' } = (await processState(pid)) ?? {};
+        if (state === 'Z' || state === 'X') return;
+        await sleep(10);
+    }
+    throw new Error(`process ${pid} of the browser does not end`);
 }
