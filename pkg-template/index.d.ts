@@ -12,3 +12,5 @@ export function init(
     input?: URL | Request | Response | BufferSource | WebAssembly.Module | Promise<any>,
 ): Promise<void>;
 
+export * from './storage/adapter.js';
+export { memoryStorage } from './storage/memory.js';

@@ -52,7 +52,13 @@ pub fn package(bound: &Path, module: &Path) -> Result<()> {
             glue.exported.join(", ")
         ));
     }
-    entry.push_str("export { RunContextError } from './shim.js';\nexport { version } from './version.js';\n");
+    for (name, file) in [
+        ("RunContextError", "shim"),
+        ("memoryStorage", "storage/memory"),
+        ("version", "version"),
+    ] {
+        entry.push_str(&format!("export {{ {name} }} from './{file}.js';\n"));
+    }
     fs::write(unfinished.join("api.js"), entry)?;
     package.fill(&unfinished.join("package.json"))?;
 
