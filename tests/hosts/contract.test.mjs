@@ -19,6 +19,7 @@ import type {
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
     SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
     UserMessage, UserTurn,
+    CommitResult, Counters, DirectoryEntry, DirectoryStorage, Encoded, EncodedCommit, RecordStore, SessionStorage, SharedStorage, SharedStore, StorageAdapter, StoredSession,
 } from 'runcontext';
 
 const model: ModelClient = {
@@ -60,6 +61,35 @@ const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: '
 const options: RuntimeOptions = {
     storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool, reader], model, now: () => Date.now(), strict: false, protectedNames: ['secrets'],
     skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] },
+};
+const inner: StorageAdapter = rc.memoryStorage();
+const wrapped: StorageAdapter = {
+    ...inner,
+    session(id: string): SessionStorage {
+        const parts = inner.session(id);
+        return {
+            counters: async (): Promise<Counters | undefined> => parts.counters(),
+            load: async (): Promise<StoredSession | undefined> => parts.load(),
+            readMessages: async ({ from, to }): Promise<Encoded[]> => parts.readMessages({ from, to }),
+            async commit(commit: EncodedCommit): Promise<CommitResult> {
+                const stores: RecordStore[] = commit.records.map(({ store }) => store);
+                void stores;
+                return parts.commit(commit);
+            },
+            delete: () => parts.delete(),
+        };
+    },
+    shared: {
+        policyVersion: () => inner.shared.policyVersion(),
+        get: (store: SharedStore, key) => inner.shared.get(store, key),
+        list: (store, prefix) => inner.shared.list(store, prefix),
+        write: (changes, expectedPolicyVersion) => inner.shared.write(changes, expectedPolicyVersion),
+    } satisfies SharedStorage,
+    directory: {
+        put: (entry: DirectoryEntry) => inner.directory.put(entry),
+        remove: (id) => inner.directory.remove(id),
+        list: (filter): Promise<DirectoryEntry[]> => inner.directory.list(filter),
+    } satisfies DirectoryStorage,
 };
 
 export async function use(): Promise<void> {
@@ -203,7 +233,7 @@ export async function use(): Promise<void> {
     const wanted: { base: string; path: string }[] = rc.pathsToResolve(input);
     odd.push(...policy.lint());
     void [
-        pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
+        wrapped, pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
         saveError, request, report, calls, cut, forks, more, titles, id, projected, texts, fields, mentions,
     ];
 }
@@ -315,7 +345,8 @@ let project, declarations;
 before(async () => {
     project = await installed({ 'consumer.ts': CONSUMER, 'wrong.ts': WRONG, 'runner.mjs': RUNNER });
     await writeFile(path.join(project.folder, 'tsconfig.json'), JSON.stringify(SETTINGS));
-    declarations = await readFile(path.join(project.folder, 'node_modules/runcontext/index.d.ts'), 'utf8');
+    const types = ['index', 'storage/adapter', 'storage/memory'].map((file) => path.join(project.folder, `node_modules/runcontext/${file}.d.ts`));
+    declarations = (await Promise.all(types.map((file) => readFile(file, 'utf8')))).join('\n');
 });
 after(() => project?.remove());
 

@@ -122,7 +122,7 @@ for (const [module, moduleResolution] of [['NodeNext', 'NodeNext'], ['ESNext', '
     });
 }
 
-test('the hand-written loaders and hosts are right by their own types', async () => {
+test('the hand-written loaders, hosts and storage are right by their own types', async () => {
     const folder = path.join(project.folder, 'loaders');
     await cp(path.join(project.folder, 'node_modules/runcontext'), folder, { recursive: true });
     await mkdir(path.join(folder, 'node_modules'));
@@ -133,6 +133,6 @@ test('the hand-written loaders and hosts are right by their own types', async ()
         lib: ['ES2022', 'DOM', 'DOM.Iterable'], types: ['node'], skipLibCheck: true,
     };
     // Files that say // @ts-check are checked; the generated glue does not.
-    await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js', 'hosts/*.js'] }));
+    await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js', 'hosts/*.js', 'storage/*.js'] }));
     await project.tsc('-p', folder);
 });
