@@ -99,12 +99,12 @@ export type SharedStore =
     | 'tool_permission_groups'
     | 'approval_rules';
 
-/** What sessions share. A write is seen by whoever reads afterwards, wherever they are: the gate trusts the policy version. */
+/** What sessions share. Keys may hold any code unit, NUL and half a pair too. A write is seen by whoever reads afterwards, wherever they are: the gate trusts the policy version. */
 export interface SharedStorage {
     /** How many writes changed `tool_permission_groups` or `approval_rules`. */
     policyVersion(): Promise<number>;
     get(store: SharedStore, key: string): Promise<Encoded | undefined>;
-    /** By key. */
+    /** By key, in the order of their UTF-16 code units, as JavaScript compares them. A prefix is no pattern. */
     list(store: SharedStore, prefix?: string): Promise<[string, Encoded][]>;
     /** All of the changes or none; with an expected version only where it is still that. */
     write(

@@ -102,6 +102,28 @@ export const text: string = virtualHost({ tree: {}, cwd: '/' }).resolvePaths('/'
 import 'runcontext/hosts/walk';
 `;
 
+const STORAGE = `
+import { memoryStorage, type StorageAdapter } from 'runcontext';
+import { conformance, type Case, type Place } from 'runcontext/storage/conformance';
+
+export async function use(mine: StorageAdapter): Promise<string[]> {
+    const places: Place[] = [{ open: memoryStorage }, { open: async () => mine, reopen: async (adapter: StorageAdapter) => adapter }];
+    const cases: Case[] = places.flatMap((place) => conformance(place));
+    for (const { run } of cases) await run();
+    return cases.map(({ name }) => name);
+}
+`;
+
+const WRONG_STORAGE = `
+import { conformance } from 'runcontext/storage/conformance';
+// @ts-expect-error a place opens adapters
+conformance({});
+// @ts-expect-error an adapter has three parts
+conformance({ open: () => ({ kind: 'mine', persistent: true }) });
+// @ts-expect-error what the adapters have in common is no part of the package's interface
+import 'runcontext/storage/commit';
+`;
+
 const settings = (options) =>
     JSON.stringify({
         compilerOptions: { strict: true, noEmit: true, skipLibCheck: false, target: 'ES2022', types: [], ...options },
@@ -110,7 +132,9 @@ const settings = (options) =>
 
 let project;
 before(async () => {
-    project = await installed({ 'consumer.ts': CONSUMER, 'wrong.ts': WRONG, 'hosts.ts': HOSTS, 'wrong_hosts.ts': WRONG_HOSTS });
+    project = await installed({
+        'consumer.ts': CONSUMER, 'wrong.ts': WRONG, 'hosts.ts': HOSTS, 'wrong_hosts.ts': WRONG_HOSTS, 'storage.ts': STORAGE, 'wrong_storage.ts': WRONG_STORAGE,
+    });
 });
 after(() => project?.remove());
 
