@@ -1,3 +1,5 @@
+import type { StorageAdapter } from './storage/adapter.js';
+
 /** The version of this package, for example `0.1.0`. */
 export const version: string;
 

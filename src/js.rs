@@ -15,6 +15,7 @@ mod pure;
 mod runtime;
 mod session;
 mod skills;
+pub(crate) mod storage;
 mod tabs;
 mod turn;
 mod types;

@@ -410,7 +410,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     }
 
     /// The session that was used last, of a working directory or of all; where there is none, a new one there. One that is
-    /// damaged is passed over, and stays in the list.
+    /// damaged is passed over, and stays in the list; so is one that was deleted meanwhile.
     ///
     /// # Errors
     /// Those of the storage.
@@ -428,7 +428,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         let ids = listed.into_iter().map(|record| record.id).listed();
         for id in ids {
             match self.open_session(&id).await {
-                Err(error) if is_damage(&error) => {}
+                Err(error) if is_damage(&error) || error.code() == ErrorCode::NotFound => {}
                 opened => return opened,
             }
         }

@@ -3,6 +3,8 @@
 
 pub mod apply;
 #[cfg(target_family = "wasm")]
+pub mod host;
+#[cfg(target_family = "wasm")]
 pub mod indexed_db;
 pub mod keys;
 mod listing;
@@ -42,7 +44,7 @@ pub struct Counters {
 }
 
 /// The record of a session: who and where it is, its counters, and its settings, one field each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRecord {
     /// The session's id.
@@ -279,7 +281,7 @@ pub trait DirectoryStorage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct StorageInfo {
-    /// `indexeddb` or `memory`.
+    /// `indexeddb`, `memory`, or what an adapter of the host says.
     pub kind: String,
     /// Whether what is saved is there after a restart.
     pub persistent: bool,
@@ -314,11 +316,11 @@ struct Positioned<'a, T> {
     record: &'a T,
 }
 
-fn closed() -> Error {
+pub(crate) fn closed() -> Error {
     Error::new(ErrorCode::Disposed, "the storage is closed; open a new runtime")
 }
 
-fn damaged(session: &str, what: &str) -> Error {
+pub(crate) fn damaged(session: &str, what: &str) -> Error {
     Error::new(
         ErrorCode::StorageFailed,
         format!(
@@ -334,6 +336,17 @@ const DAMAGED_SESSION: &str = "sessionId";
 /// Whether an error says that what is stored of a session cannot be read.
 pub(crate) fn is_damage(error: &Error) -> bool {
     error.code() == ErrorCode::StorageFailed && error.data().contains_key(DAMAGED_SESSION)
+}
+
+/// Every message has its outline.
+#[cfg(target_family = "wasm")]
+fn check_outlines(record: &SessionRecord, outlines: &[MessageOutline]) -> Result<()> {
+    let (messages, outlines) = (record.message_count, outlines.len());
+    if outlines == messages as usize {
+        return Ok(());
+    }
+    let what = format!("it has {messages} messages and {outlines} outlines");
+    Err(damaged(&record.id, &what))
 }
 
 fn taken(store: &str, position: u32) -> Error {

@@ -117,6 +117,15 @@ impl Foreign {
             .transpose()
     }
 
+    /// A member that has to be a function.
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub(super) fn needs(&self, name: &str) -> Result<Function> {
+        self.method(name)?
+            .ok_or_else(|| self.wrong(name, "must be a function"))
+    }
+
     /// A member that is a text.
     ///
     /// # Errors

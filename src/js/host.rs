@@ -142,9 +142,7 @@ impl JsModel {
     /// # Errors
     /// `invalid_argument` where it has no `complete`.
     pub(super) fn new(client: Foreign) -> Result<Self> {
-        let complete = client
-            .method("complete")?
-            .ok_or_else(|| client.wrong("complete", "must be a function"))?;
+        let complete = client.needs("complete")?;
         Ok(Self { client, complete })
     }
 }

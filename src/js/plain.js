@@ -51,7 +51,7 @@ export function listLength(value) {
     }
 }
 
-function set(object, name, value) {
+export function set(object, name, value) {
     // Assigning what Object.prototype has would call its setter, or fail: `__proto__`, or what a page added or froze there.
     if (name in object) {
         Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
@@ -324,7 +324,7 @@ export function jsonText(value) {
     return JSON.stringify(value, (_, inner) => (isBytes(inner) ? base64(inner) : inner)) ?? 'null';
 }
 
-function base64(bytes) {
+export function base64(bytes) {
     let binary = '';
     for (let i = 0; i < bytes.length; i += 8192) binary += String.fromCharCode(...bytes.subarray(i, i + 8192));
     return btoa(binary);

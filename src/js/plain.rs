@@ -191,7 +191,7 @@ pub(super) fn json_text(value: &JsValue) -> String {
 }
 
 /// A value as plain JavaScript data, a copy.
-pub(super) fn to_js<T: Serialize + ?Sized>(value: &T) -> JsValue {
+pub(crate) fn to_js<T: Serialize + ?Sized>(value: &T) -> JsValue {
     parsed(&json(value))
 }
 
@@ -201,7 +201,7 @@ fn parsed(text: &str) -> JsValue {
 }
 
 /// A frozen object of these members.
-pub(super) fn object(members: &[(&str, JsValue)]) -> JsValue {
+pub(crate) fn object(members: &[(&str, JsValue)]) -> JsValue {
     let entries = Array::new();
     for (name, value) in members {
         entries.push(&JsValue::from_str(name));
@@ -211,12 +211,12 @@ pub(super) fn object(members: &[(&str, JsValue)]) -> JsValue {
 }
 
 /// An own member, or undefined.
-pub(super) fn field(value: &JsValue, name: &str) -> JsValue {
+pub(crate) fn field(value: &JsValue, name: &str) -> JsValue {
     js_field(value, name)
 }
 
 /// A frozen list.
-pub(super) fn list(items: impl IntoIterator<Item = JsValue>) -> JsValue {
+pub(crate) fn list(items: impl IntoIterator<Item = JsValue>) -> JsValue {
     let array = Array::new();
     for item in items {
         array.push(&item);

@@ -27,8 +27,8 @@ use crate::{
     session::NewSession,
     storage::{
         ListFilter, SessionRecord, Storage, StorageInfo,
+        host::HostStorage,
         indexed_db::{Durability, IndexedDb, is_unavailable},
-        memory::MemoryStorage,
     },
     untyped::{FromJson, field_error},
 };
@@ -51,6 +51,7 @@ enum Place {
     Default,
     Memory,
     IndexedDb { name: String, durability: Durability },
+    Host(HostStorage),
 }
 
 impl Place {
@@ -68,11 +69,17 @@ impl Place {
             _ => {}
         }
         let wrong = || {
-            let text = "must be `indexeddb`, `memory` or an object with the kind `indexeddb`";
+            let text =
+                "must be `indexeddb`, `memory`, an object with the kind `indexeddb`, or a `StorageAdapter`";
             field_error(path, text)
         };
         let storage = Foreign::record(option, path).map_err(|_| wrong())?;
-        if storage.text("kind")?.as_deref() != Some("indexeddb") || storage.get("session")?.is_some() {
+        for part in ["session", "shared", "directory"] {
+            if storage.get(part)?.is_some() {
+                return HostStorage::new(option, path).map(Self::Host);
+            }
+        }
+        if storage.text("kind")?.as_deref() != Some("indexeddb") {
             return Err(wrong());
         }
         let name = storage.text("name")?;
@@ -91,7 +98,8 @@ impl Place {
     /// comes with it.
     async fn open(self) -> Result<Opened> {
         let (name, durability, by_default) = match self {
-            Self::Memory => return Ok(Opened::memory(None)),
+            Self::Memory => return Opened::memory(None),
+            Self::Host(storage) => return Ok(Opened::host(storage, None)),
             Self::IndexedDb { name, durability } => (name, durability, false),
             Self::Default => (DATABASE.to_owned(), Durability::Strict, true),
         };
@@ -101,7 +109,7 @@ impl Place {
                 tabs: Some(Rc::new(JsTabs::new(&name))),
                 reason: None,
             }),
-            Err(error) if by_default && is_unavailable(&error) => Ok(Opened::memory(Some(error.to_string()))),
+            Err(error) if by_default && is_unavailable(&error) => Opened::memory(Some(error.to_string())),
             Err(error) => Err(error),
         }
     }
@@ -115,9 +123,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn memory(reason: Option<String>) -> Self {
+    fn memory(reason: Option<String>) -> Result<Self> {
+        Ok(Self::host(HostStorage::memory()?, reason))
+    }
+
+    fn host(storage: HostStorage, reason: Option<String>) -> Self {
         Self {
-            storage: Rc::new(MemoryStorage::new()),
+            storage: Rc::new(storage),
             tabs: None,
             reason,
         }

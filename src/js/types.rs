@@ -193,7 +193,8 @@ export interface RuntimeOptions {
     storage?:
         | "indexeddb"
         | "memory"
-        | { kind: "indexeddb"; name?: string; durability?: "strict" | "relaxed" };
+        | { kind: "indexeddb"; name?: string; durability?: "strict" | "relaxed" }
+        | StorageAdapter;
     /** Where paths lead. Without `resolvePaths` no path is known, and no call with one is allowed. */
     host?: Host;
     /** Names that are closed below the workspace root and the working directory, whatever the rules say. By default `secrets`. */

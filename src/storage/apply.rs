@@ -67,16 +67,14 @@ pub fn decide<M>(
     remembered: bool,
     approvals: &[u64],
 ) -> Result<Decision> {
-    if commit.session_id != session {
-        return Err(malformed(commit, &format!("is not for session `{session}`")));
-    }
+    check_session(session, commit)?;
     if remembered {
         let counters = stored.map(|stored| stored.record.counters).unwrap_or_default();
         return Ok(Decision::Answer(CommitStatus::AlreadyApplied(counters)));
     }
-    let mut next = match (&commit.create, stored) {
+    let before = match (&commit.create, stored) {
         (Some(_), Some(stored)) => return Ok(conflict(stored)),
-        (Some(first), None) => StoredRecord {
+        (Some(first), None) => &StoredRecord {
             record: begin(commit, first)?,
             commit_count: 0,
         },
@@ -89,22 +87,39 @@ pub fn decide<M>(
             return Ok(conflict(stored));
         }
         (None, Some(stored)) if !approvals_match(commit, approvals) => return Ok(conflict(stored)),
-        (None, Some(stored)) => stored.clone(),
-        (None, None) => {
-            let message = format!(
-                "there is no session `{}`; it may have been deleted",
-                commit.session_id
-            );
-            return Err(Error::new(ErrorCode::NotFound, message));
-        }
+        (None, Some(stored)) => stored,
+        (None, None) => return Err(missing(session)),
     };
+    let next = StoredRecord {
+        record: after(commit, &before.record)?,
+        commit_count: before.commit_count.saturating_add(1),
+    };
+    Ok(Decision::Apply {
+        next: Box::new(next),
+        slot: before.commit_count % REMEMBERED_OPERATIONS,
+    })
+}
 
-    let record = &mut next.record;
-    record.message_count = appended(commit, record.message_count)?;
+/// There is no such session, or not any more.
+pub fn missing(session: &str) -> Error {
+    let message = format!("there is no session `{session}`; it may have been deleted");
+    Error::new(ErrorCode::NotFound, message)
+}
+
+/// The record of a session after a commit that builds on this one.
+///
+/// # Errors
+/// `storage_failed` for a commit that fits no session like this one.
+pub fn after<M>(commit: &Commit<M>, before: &SessionRecord) -> Result<SessionRecord> {
+    let message_count = appended(commit, before.message_count)?;
     if !commit.timestamp.is_finite() {
         return Err(malformed(commit, "has no time"));
     }
-    record.updated_at = commit.timestamp;
+    let mut record = SessionRecord {
+        message_count,
+        updated_at: commit.timestamp,
+        ..before.clone()
+    };
     let Counters {
         conversation,
         settings,
@@ -118,13 +133,18 @@ pub fn decide<M>(
     for (name, value) in &commit.settings {
         record.settings.insert(name.clone(), value.clone());
     }
+    Ok(record)
+}
 
-    let slot = next.commit_count % REMEMBERED_OPERATIONS;
-    next.commit_count = next.commit_count.saturating_add(1);
-    Ok(Decision::Apply {
-        next: Box::new(next),
-        slot,
-    })
+/// Refuses a commit that is another session's.
+///
+/// # Errors
+/// `storage_failed`.
+pub fn check_session<M>(session: &str, commit: &Commit<M>) -> Result<()> {
+    if commit.session_id != session {
+        return Err(malformed(commit, &format!("is not for session `{session}`")));
+    }
+    Ok(())
 }
 
 /// Whether every approval is still the one that the commit builds on.
@@ -150,7 +170,10 @@ fn malformed<M>(commit: &Commit<M>, what: &str) -> Error {
 }
 
 /// The record that a session's first commit begins with.
-fn begin<M>(commit: &Commit<M>, first: &SessionRecord) -> Result<SessionRecord> {
+///
+/// # Errors
+/// `storage_failed` for one that no session can begin with.
+pub fn begin<M>(commit: &Commit<M>, first: &SessionRecord) -> Result<SessionRecord> {
     if first.id != commit.session_id {
         return Err(malformed(commit, "creates a session of another name"));
     }

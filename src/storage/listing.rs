@@ -1,5 +1,7 @@
 //! Lists of sessions: which ones are asked for, and what is told of each.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -85,7 +87,26 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+/// Settings that a list tells something of.
+const LISTED: [&str; 5] = ["title", "pinned", "readCount", "outcome", "damaged"];
+
 impl SessionRecord {
+    /// As much of it as a list needs.
+    pub(super) fn listed(&self) -> Self {
+        let mut settings = BTreeMap::new();
+        for name in LISTED {
+            if let Some(value) = self.settings.get(name) {
+                settings.insert(name.to_owned(), value.clone());
+            }
+        }
+        Self {
+            id: self.id.clone(),
+            cwd: self.cwd.clone(),
+            settings,
+            ..*self
+        }
+    }
+
     /// What a list says of it.
     pub fn info(&self) -> SessionInfo {
         let setting = |name: &str| self.settings.get(name).filter(|value| !value.is_null());

@@ -338,10 +338,11 @@ async fn a_database_of_version_1_is_upgraded_with_everything_kept() {
         commit(&s, append("s", "op-2", 2, 2, 3)).await,
         CommitStatus::AlreadyApplied(at(2, 1))
     );
-    assert_eq!(
-        commit(&s, asks("s", "op-3", "r", Some(0))).await,
-        CommitStatus::Applied(at(2, 1))
-    );
+    let asked = Commit {
+        origin: String::new(),
+        ..asks("s", "op-3", "r", Some(0))
+    };
+    assert_eq!(commit(&s, asked).await, CommitStatus::Applied(at(2, 1)));
     assert_eq!(s.approvals().await.unwrap().len(), 1);
     drop((storage, s));
     assert_eq!(open_at(&place.0, 2).await.unwrap(), "2");

@@ -5,6 +5,8 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 mod conformance;
 mod decision;
 #[cfg(target_family = "wasm")]
+mod host;
+#[cfg(target_family = "wasm")]
 mod indexed_db;
 mod make;
 mod memory;

@@ -125,9 +125,14 @@ pub fn record(id: &str, cwd: &str) -> SessionRecord {
         updated_at: 1_000.0,
         message_count: 0,
         counters: Default::default(),
-        settings: [("dialect".to_owned(), json!("loop"))].into(),
+        settings: [("dialect", "loop"), ("origin", FIRST)]
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .into(),
     }
 }
+
+/// The operation that creates a session in these tests.
+const FIRST: &str = "op-0";
 
 /// A commit that changes nothing yet.
 pub fn empty(session: &str, operation: &str) -> Commit<Body> {
@@ -136,7 +141,7 @@ pub fn empty(session: &str, operation: &str) -> Commit<Body> {
         operation_id: operation.to_owned(),
         timestamp: 2_000.0,
         create: None,
-        origin: String::new(),
+        origin: FIRST.to_owned(),
         expected: None,
         messages: Vec::new(),
         outline_packs: Vec::new(),

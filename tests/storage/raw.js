@@ -1,5 +1,7 @@
 // Reads and disturbs databases past the storage that is tested.
 
+import { memoryStorage } from "../../pkg-template/storage/memory.js";
+
 const settled = (request) =>
   new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
@@ -30,6 +32,35 @@ export async function dump(name) {
   } finally {
     database.close();
   }
+}
+
+/** The adapter in memory, which remembers the sessions it was asked for. */
+export function watchedMemory() {
+  const [adapter, ids] = [memoryStorage(), new Set()];
+  return { ...adapter, ids, session: (id) => (ids.add(id), adapter.session(id)) };
+}
+
+/** Everything that a watched adapter stores, as far as it tells, in the form of the dump above. */
+export async function dumpAdapter(adapter) {
+  const text = (value) => new TextDecoder().decode(value);
+  const dump = { messages: [], message_outlines: [], approvals: [], chat_sessions: [] };
+  for (const id of [...adapter.ids].sort()) {
+    const stored = await adapter.session(id).load();
+    if (stored === undefined) continue;
+    const { outlines, approvals, ...rest } = stored;
+    const messages = await adapter.session(id).readMessages({ from: 0, to: stored.messageCount });
+    const add = (store, values) => values.forEach((value, at) => dump[store].push([JSON.stringify([id, at]), value]));
+    add("messages", messages.map(text));
+    add("message_outlines", outlines.map(text));
+    add("approvals", approvals.map(({ value, ...more }) => ({ ...more, value: text(value) })));
+    dump.chat_sessions.push([JSON.stringify(id), JSON.parse(JSON.stringify(rest, (_, value) => (value instanceof Uint8Array ? text(value) : value)))]);
+  }
+  for (const store of ["skills", "scheduled_jobs", "projects", "project_tickets", "tool_permission_groups", "approval_rules"]) {
+    dump[store] = (await adapter.shared.list(store)).map(([key, value]) => [JSON.stringify(key), text(value)]);
+  }
+  const entries = await adapter.directory.list({ kind: "session", limit: 500 });
+  dump.directory = entries.map((entry) => [JSON.stringify(entry.id), { ...entry, value: text(entry.value) }]);
+  return JSON.stringify(dump);
 }
 
 /** Opens a database as another program would, and closes it when it is asked to. Answers the version. */

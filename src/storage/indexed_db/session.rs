@@ -20,7 +20,7 @@ use crate::{
     storage::{
         Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredApproval, StoredSession,
         apply::{Decision, StoredRecord, decide},
-        closed, damaged, keys,
+        check_outlines, closed, damaged, keys,
     },
 };
 
@@ -107,14 +107,7 @@ impl Session {
             let text = records::member(&pack, "outlines").as_string().unwrap_or_default();
             outlines.append(&mut records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
         }
-        if outlines.len() != record.message_count as usize {
-            let what = format!(
-                "it has {} messages and {} outlines",
-                record.message_count,
-                outlines.len()
-            );
-            return Err(damaged(&self.id, &what));
-        }
+        check_outlines(&record, &outlines)?;
         Ok(Some(StoredSession {
             record,
             outlines,

@@ -168,8 +168,9 @@ fn remove_lines(text: &mut String, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// `./snippets/<crate>-<hash>/src/js/<name>.js` becomes `./<name>.js` where the glue imports it. Where the module
-/// itself names its imports, the long name stays: it is a key there, not an address.
+/// `./snippets/<crate>-<hash>/src/js/<name>.js` becomes `./<name>.js` where the glue imports it, and what is in `pkg-template/`
+/// is found where the package has it. Where the module itself names its imports, the long name stays: it is a key there, not
+/// an address.
 fn flatten_snippets(text: &mut String) -> Result<()> {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -180,10 +181,12 @@ fn flatten_snippets(text: &mut String) -> Result<()> {
             lines.push(line.to_owned());
             continue;
         };
-        let file = after.split_once("/src/js/").map(|(_hash, file)| file);
-        let file = file
-            .filter(|file| !file.contains('/'))
-            .context("the glue imports a snippet that is not a file of src/js/")?;
+        let file = after
+            .split_once("/src/js/")
+            .filter(|(_hash, file)| !file.contains('/'));
+        let (_hash, file) = file
+            .or_else(|| after.split_once("/pkg-template/"))
+            .context("the glue imports a snippet that is a file neither of src/js/ nor of pkg-template/")?;
         lines.push(format!("{before}./{file}"));
     }
     *text = lines.join("\n") + "\n";

@@ -1,0 +1,125 @@
+// What crosses between the core and an adapter of the host: values as UTF-8 JSON text, and answers, which are somebody
+// else's data. An answer is read here once, member by member; what is wrong with it is thrown, and a text is thrown for a
+// value that cannot be decoded.
+
+import { base64, errorText, isBytes, set } from './plain.js';
+
+const UNREADABLE = 'a value is no JSON text as it was stored';
+
+/** A value as it is stored. What JSON lacks is an object whose only member is `$`. */
+export const encoded = (value) => new TextEncoder().encode(JSON.stringify(tagged(value)));
+
+function tagged(value) {
+    if (Object.is(value, -0)) return { $: '-0' };
+    if (typeof value !== 'object' || value === null) return value;
+    if (isBytes(value)) return { $: { bytes: base64(value) } };
+    if (Array.isArray(value)) return value.map(tagged);
+    const object = {};
+    for (const key of Object.keys(value)) set(object, key, tagged(value[key]));
+    return isTag(value) ? { $: { object } } : object;
+}
+
+function isTag(value) {
+    const keys = Object.keys(value);
+    return keys.length === 1 && keys[0] === '$';
+}
+
+/** What was stored, frozen all the way down. */
+function decoded(bytes) {
+    try {
+        if (isBytes(bytes)) return untagged(JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)));
+    } catch {
+        // Told below, as for what is no bytes at all.
+    }
+    throw UNREADABLE;
+}
+
+/** Of what JSON text said, which is nobody else's. */
+function untagged(value) {
+    if (typeof value !== 'object' || value === null) return value;
+    if (!Array.isArray(value) && isTag(value)) return ofTag(value.$);
+    // Each name is a member of the value's own, so that none is a setter.
+    for (const key of Object.keys(value)) value[key] = untagged(value[key]);
+    return Object.freeze(value);
+}
+
+function ofTag(tag) {
+    if (tag === '-0') return -0;
+    const { bytes, object } = tag;
+    if (typeof bytes === 'string') return bytesOf(atob(bytes));
+    if (!isTag(object)) throw UNREADABLE;
+    return Object.freeze({ $: untagged(object.$) });
+}
+
+function bytesOf(binary) {
+    const bytes = new Uint8Array(binary.length);
+    for (let at = 0; at < bytes.length; at++) bytes[at] = binary.charCodeAt(at);
+    return bytes;
+}
+
+/** What stands alone may be damaged alone: then it reads as nothing. */
+function decodedAlone(bytes) {
+    try {
+        return decoded(bytes);
+    } catch {
+        return null;
+    }
+}
+
+function list(items, read) {
+    if (!Array.isArray(items)) throw new TypeError('a list is missing');
+    return Array.from(items, (item) => read(item));
+}
+
+/** Numbers and texts of an answer. An object in the place of one is none. */
+function flat(answer, ...names) {
+    const found = names.map((name) => [name, answer[name]]);
+    return Object.fromEntries(found.filter(([, value]) => typeof value !== 'object'));
+}
+
+const counters = (answer) => flat(answer, 'conversation', 'settings');
+
+function session(answer) {
+    const settings = {};
+    for (const name of Object.keys(answer.settings)) set(settings, name, decoded(answer.settings[name]));
+    const values = (name) => list(answer[name], decoded);
+    return {
+        ...flat(answer, 'origin', 'updatedAt', 'messageCount'), header: decoded(answer.header), counters: counters(answer.counters), settings,
+        outlines: values('outlines'), snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
+    };
+}
+
+/** Nothing is an answer where there is nothing. */
+const orNothing = (read) => (answer) => (answer === undefined || answer === null ? undefined : read(answer));
+
+/** How the answer to each question is read. */
+const READ = {
+    counters: orNothing(counters),
+    session: orNothing(session),
+    approvals: orNothing((answer) => list(answer.approvals, (item) => ({ ...flat(item, 'id', 'version'), value: decoded(item.value) }))),
+    messages: (answer) => list(answer, decoded),
+    commit: (answer) => ({ ...flat(answer, 'status'), counters: counters(answer.counters) }),
+    nothing: () => undefined,
+    version: (policyVersion) => flat({ policyVersion }, 'policyVersion'),
+    value: orNothing(decodedAlone),
+    values: (answer) => list(answer, ([key, value]) => ({ ...flat({ key }, 'key'), value: decodedAlone(value) })),
+    write: (answer) => flat(answer, 'policyVersion', 'conflict'),
+    entries: (answer) => list(answer, (item) => ({ ...flat(item, 'id', 'sessionId', 'cwd', 'updatedAt'), value: decodedAlone(item.value) })),
+};
+
+/**
+ * An adapter's answer, as data of ours.
+ *
+ * @param {keyof READ} question
+ */
+export const answered = (question, answer) => READ[question](answer);
+
+/** What an adapter says of a failure. Never throws. */
+export function failure(error) {
+    const cause = errorText(error);
+    try {
+        return { cause, ...flat(error, 'code', 'usage', 'quota') };
+    } catch {
+        return { cause };
+    }
+}

@@ -1,0 +1,223 @@
+//! An adapter of the host: its methods are called, and what they answer is read as somebody else's data. Nothing is decided
+//! here.
+
+use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+
+use super::{
+    foreign::Foreign,
+    plain::{error_text, json_of},
+};
+use crate::{
+    Error, ErrorCode, Result,
+    runtime::Signal,
+    storage::{LocalFuture, StorageInfo, apply::missing, closed, damaged},
+    untyped::FromJson,
+};
+
+#[wasm_bindgen(module = "/src/js/storage.js")]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = "encoded")]
+    fn js_encoded(value: &JsValue) -> std::result::Result<JsValue, JsValue>;
+    #[wasm_bindgen(catch, js_name = "answered")]
+    fn js_answered(question: &str, answer: &JsValue) -> std::result::Result<JsValue, JsValue>;
+    #[wasm_bindgen(js_name = "failure")]
+    fn js_failure(error: &JsValue) -> JsValue;
+}
+
+#[wasm_bindgen(module = "/pkg-template/storage/memory.js")]
+extern "C" {
+    #[wasm_bindgen(js_name = "memoryStorage")]
+    pub(crate) fn memory_storage() -> JsValue;
+}
+
+// The file that `memory.js` imports has to come along.
+#[wasm_bindgen(module = "/pkg-template/storage/commit.js")]
+extern "C" {
+    fn coded(code: &str, message: &str) -> JsValue;
+}
+
+/// Whom a call is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// `session(id)`.
+    Session(&'a str),
+    /// `shared`.
+    Shared,
+    /// `directory`.
+    Directory,
+}
+
+/// A `StorageAdapter`. Members are looked up when they are called: they may be anybody's, and change.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    whole: Foreign,
+    shared: Foreign,
+    directory: Foreign,
+    pub(crate) info: StorageInfo,
+    closed: Signal,
+}
+
+impl Adapter {
+    /// Reads the option `storage`.
+    ///
+    /// # Errors
+    /// `invalid_argument` that names what is missing.
+    pub(crate) fn new(given: &JsValue, path: &str) -> Result<Self> {
+        let whole = Foreign::record(given, path)?;
+        let part = |name: &str, methods: &[&str]| {
+            let part = whole
+                .object(name)?
+                .ok_or_else(|| whole.wrong(name, "must be an object"))?;
+            for method in methods {
+                part.needs(method)?;
+            }
+            Ok(part)
+        };
+        whole.needs("session")?;
+        let info = StorageInfo {
+            kind: whole
+                .text("kind")?
+                .ok_or_else(|| whole.wrong("kind", "must be a text"))?,
+            persistent: whole
+                .flag("persistent")?
+                .ok_or_else(|| whole.wrong("persistent", "must be true or false"))?,
+            reason: None,
+        };
+        Ok(Self {
+            shared: part("shared", &["policyVersion", "get", "list", "write"])?,
+            directory: part("directory", &["put", "remove", "list"])?,
+            whole,
+            info,
+            closed: Signal::default(),
+        })
+    }
+
+    /// Calls are refused from now on, and those under way are not waited for.
+    pub(crate) fn close(&self) {
+        self.closed.fire();
+    }
+
+    /// Calls a method; `question` says how its answer is read. Where the connection is lost it is called once more, but for
+    /// a write of which nobody knows whether it came through: a commit has a name.
+    pub(crate) fn ask<'a>(
+        &'a self,
+        part: Part<'a>,
+        method: &'a str,
+        question: &'a str,
+        arguments: Vec<JsValue>,
+    ) -> LocalFuture<'a, Result<JsValue>> {
+        Box::pin(async move {
+            let mut asked = 0;
+            loop {
+                asked += 1;
+                let answer = self.attempt(part, method, question, &arguments).await;
+                match answer {
+                    Err(error)
+                        if error.code() == ErrorCode::StorageLost && asked < 2 && method != "write" => {}
+                    answer => return answer,
+                }
+            }
+        })
+    }
+
+    async fn attempt(
+        &self,
+        part: Part<'_>,
+        method: &str,
+        question: &str,
+        arguments: &[JsValue],
+    ) -> Result<JsValue> {
+        if self.closed.has_fired() {
+            return Err(closed());
+        }
+        let over = Signal::default();
+        let fired = over.clone();
+        let hook = self.closed.on_fire(move || fired.fire());
+        let settled = over.unless_fired(self.call(part, method, arguments)).await;
+        self.closed.forget(hook);
+        match settled {
+            None => Err(closed()),
+            Some(Err(thrown)) => Err(self.failed(part, method, &thrown)),
+            Some(Ok(answer)) => js_answered(question, &answer).map_err(|thrown| match part {
+                Part::Session(id) if thrown.is_string() => damaged(id, "a value is not as it was stored"),
+                _ => self.malformed(method, &error_text(&thrown)),
+            }),
+        }
+    }
+
+    async fn call(
+        &self,
+        part: Part<'_>,
+        method: &str,
+        arguments: &[JsValue],
+    ) -> std::result::Result<JsValue, JsValue> {
+        let session;
+        let owner = match part {
+            Part::Session(id) => {
+                let find = self.whole.needs("session")?;
+                session = Foreign::new(&self.whole.call_now(&find, &[id.into()])?, "session")?;
+                &session
+            }
+            Part::Shared => &self.shared,
+            Part::Directory => &self.directory,
+        };
+        owner.call(&owner.needs(method)?, arguments).await
+    }
+
+    fn failed(&self, part: Part<'_>, method: &str, thrown: &JsValue) -> Error {
+        let told = json_of(&js_failure(thrown));
+        let member = |name: &str| told.get(name).cloned().unwrap_or_default();
+        let failed = format!("failed in `{method}`; try again");
+        let (code, what) = match (member("code").as_str(), part) {
+            (Some("not_found"), Part::Session(id)) => return missing(id),
+            (Some("storage_quota"), _) => (
+                ErrorCode::StorageQuota,
+                "is full; free some space, then save again",
+            ),
+            (Some("storage_lost"), _) => (ErrorCode::StorageLost, "lost its connection; try again"),
+            (Some("storage_blocked"), _) => (
+                ErrorCode::StorageBlocked,
+                "is kept busy by somebody else; try again later",
+            ),
+            _ => (ErrorCode::StorageFailed, failed.as_str()),
+        };
+        let text = format!("the storage `{}` {what}", self.info.kind);
+        let mut error = Error::new(code, text).with("cause", member("cause"));
+        if code == ErrorCode::StorageQuota {
+            for name in ["usage", "quota"] {
+                if member(name).is_number() {
+                    error = error.with(name, member(name));
+                }
+            }
+        }
+        error
+    }
+
+    /// An answer that is of no use.
+    pub(crate) fn malformed(&self, method: &str, why: &str) -> Error {
+        let text = format!(
+            "the storage `{}` gave an answer to `{method}` that is none; correct the adapter",
+            self.info.kind
+        );
+        Error::new(ErrorCode::StorageFailed, text).with("cause", why)
+    }
+
+    /// An answer, read.
+    ///
+    /// # Errors
+    /// `storage_failed` where it is none.
+    pub(crate) fn read<T: FromJson>(&self, method: &str, answer: &JsValue) -> Result<T> {
+        T::from_json(&json_of(answer), "answer").map_err(|error| self.malformed(method, error.message()))
+    }
+}
+
+/// A value as it is stored.
+///
+/// # Errors
+/// `storage_failed` for one that is too large for a text.
+pub(crate) fn encoded(value: &JsValue) -> Result<JsValue> {
+    js_encoded(value).map_err(|error| {
+        let text = "a value cannot be stored; nothing was saved";
+        Error::new(ErrorCode::StorageFailed, text).with("cause", error_text(&error))
+    })
+}

@@ -1,0 +1,529 @@
+// Storage that the host supplies: a life on it, everything that an adapter can do wrong, and what is stored to the last bit.
+
+import { faultOf, fails, ok, same, soon } from './check.mjs';
+import { assistant, calling, clock, deferred, outcome, rc, scripted, skillFile, tool } from './kit.mjs';
+
+const SUCCESS = Object.freeze({ outcome: 'success', saved: true });
+const METHODS = {
+    session: ['counters', 'load', 'readMessages', 'commit', 'delete'],
+    shared: ['policyVersion', 'get', 'list', 'write'],
+    directory: ['put', 'remove', 'list'],
+};
+
+/** The same adapter, with every method going through `around(name, args, run)`. */
+function through(adapter, around) {
+    const part = (name, target) => Object.fromEntries(
+        METHODS[name].map((method) => [method, (...args) => around(`${name}.${method}`, args, () => target[method](...args))]),
+    );
+    return {
+        kind: 'wrapped', persistent: true,
+        session: (id) => part('session', adapter.session(id)),
+        shared: part('shared', adapter.shared),
+        directory: part('directory', adapter.directory),
+    };
+}
+
+const coded = (code, more) => Object.assign(new Error(`The ${code} of an adapter.`), { code, ...more });
+const open = (storage, more) => rc.Runtime.open({ storage, model: scripted(assistant('Done.')), now: clock(), ...more });
+const bodies = async (session) => JSON.stringify(await session.readMessages({ limit: 100 }));
+const listed = async (runtime, filter) => (await runtime.listSessions(filter)).map(({ id }) => id);
+const text = (value) => new TextDecoder().decode(value);
+const bytes = (value) => new TextEncoder().encode(value);
+
+/** What is handed out, with bytes told apart. */
+const exact = (value) => JSON.stringify(value, (_, inner) => (inner instanceof Uint8Array ? [...inner] : Object.is(inner, -0) ? '-0' : inner));
+
+/** Everything that one session does: the texts of what was said, and what others saw of it. */
+async function life(storage) {
+    const write = tool('write_file', () => 'written', { access: undefined, paths: [{ argument: '/path', access: 'write' }] });
+    const host = { cwd: '/w', resolvePaths: (base, paths) => paths.map((path) => ({ canonical: path.startsWith('/') ? path : `${base}/${path}` })) };
+    const model = scripted(calling(['c1', 'write_file', { path: 'a.txt' }]), assistant('Written.'), assistant('Bye.'));
+    const now = clock();
+    const more = { model, tools: [write], host, now };
+    const runtime = await open(storage, more);
+    await runtime.skills.add({ content: skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
+    await runtime.permissions.createGroup({ id: 'g', name: 'G' });
+    const rule = await runtime.permissions.addRule({ tool_pattern: 'write_file', action: 'require', group_id: 'g' });
+    const session = await runtime.createSession({ id: 's', cwd: '/w', runContext: { security_group: 'g' } });
+    const asked = new Promise((resolve) => session.subscribe((event) => event.type === 'approval-requested' && resolve(event.requestId)));
+    const prompted = session.prompt('Write it, $demo');
+    const requestId = await soon(asked, 'the question');
+
+    const other = await open(storage, more);
+    const pending = (await other.approvals.list()).map((approval) => [approval.requestId === requestId, approval.sessionId, approval.toolName]);
+    const answer = await other.approvals.resolve(requestId, { action: 'approve' });
+    const result = await prompted;
+    await session.setTitle('Notes');
+    await runtime.permissions.updateRule(rule, { action: 'deny' });
+    await session.reload();
+    await session.dispose();
+    await runtime.close();
+
+    const again = await other.openSession('s');
+    await again.reload();
+    const told = {
+        pending, answer: answer.outcome, result, runs: write.runs, left: (await other.approvals.list()).length,
+        said: again.messages.map(({ role, content }) => [role, typeof content === 'string' ? content : content.map((block) => block.text ?? block.name).join()]),
+        skills: again.getRuntimeContexts().map(({ skills }) => skills.map(({ name }) => name)),
+        sections: again.getSystemPromptCheckpoints().length, title: again.state.title, outcome: again.state.outcome,
+        listed: (await other.listSessions()).map(({ id, title, messageCount, cwd }) => [id, title, messageCount, cwd]),
+        kept: other.skills.list().map(({ name }) => name),
+        decided: (await again.explain({ toolCallId: 'x', toolName: 'write_file', arguments: { path: 'b' } })).outcome,
+    };
+    await other.deleteSession('s');
+    told.gone = [await listed(other), (await outcome(() => other.openSession('s'))).rejected?.code];
+    await other.close();
+    return told;
+}
+
+const LIFE = {
+    pending: [[true, 's', 'write_file']], answer: 'approved', result: SUCCESS, runs: 1, left: 0,
+    said: [['user', 'Write it, $demo'], ['assistant', 'write_file'], ['toolResult', 'written'], ['assistant', 'Written.']],
+    skills: [['demo']], sections: 1, title: 'Notes', outcome: 'success', listed: [['s', 'Notes', 4, '/w']], kept: ['demo'], decided: 'deny',
+    gone: [[], 'not_found'],
+};
+
+export const cases = {
+    async 'a whole life is the same on an adapter, on one that is wrapped, and on one with methods of a class'() {
+        class Wrapped {
+            #inner = rc.memoryStorage();
+            kind = 'mine';
+            persistent = false;
+            shared = this.#inner.shared;
+            get directory() {
+                return this.#inner.directory;
+            }
+            session(id) {
+                return this.#inner.session(id);
+            }
+        }
+        const inner = rc.memoryStorage();
+        const spread = { ...inner, session: (id) => ({ ...inner.session(id) }) };
+        for (const storage of [rc.memoryStorage(), spread, through(rc.memoryStorage(), (name, args, run) => run()), new Wrapped()]) {
+            same(await life(storage), LIFE);
+        }
+    },
+
+    async 'storageInfo says what the adapter says'() {
+        const runtime = await open(through(rc.memoryStorage(), (name, args, run) => run()));
+        same({ ...runtime.storageInfo }, { kind: 'wrapped', persistent: true });
+        await runtime.close();
+        const memory = await open('memory');
+        same({ ...memory.storageInfo }, { kind: 'memory', persistent: false });
+        await memory.close();
+    },
+
+    async 'half an adapter is refused by the name of what is missing, before anything is called'() {
+        const called = [];
+        const whole = () => through(rc.memoryStorage(), (name, args, run) => (called.push(name), run()));
+        for (const part of ['session', 'shared', 'directory', 'kind', 'persistent']) {
+            for (const wrong of [undefined, null, 5n]) {
+                const error = await fails(() => open({ ...whole(), [part]: wrong }), 'invalid_argument');
+                same(error.data.field, `options.storage.${part}`);
+            }
+        }
+        for (const part of ['shared', 'directory']) {
+            for (const method of METHODS[part]) {
+                const adapter = whole();
+                const error = await fails(() => open({ ...adapter, [part]: { ...adapter[part], [method]: 'text' } }), 'invalid_argument');
+                same(error.data.field, `options.storage.${part}.${method}`);
+            }
+        }
+        const error = await fails(() => open({ kind: 'disk' }), 'invalid_argument');
+        ok(/StorageAdapter/.test(error.message), error.message);
+        same(called, []);
+    },
+
+    async 'a session without its methods, or that cannot be had, is a storage that failed'() {
+        for (const session of [() => undefined, () => ({}), () => { throw new Error('No.'); }, async () => ({}), () => ({ commit: 5 })]) {
+            const runtime = await open({ ...rc.memoryStorage(), session });
+            const error = await fails(() => runtime.createSession(), 'storage_failed');
+            ok(/`memory` failed in `\w+`/.test(error.message), error.message);
+            await runtime.close();
+        }
+    },
+
+    async 'values come back as they were, to the last bit, in the messages of another runtime'() {
+        const awkward = {
+            role: 'user', content: 'half \ud83d, \udc00 half, \u0000, \u{1f980}, \uffff, \u2028', ['\ud83d']: 'a name', ['\u0000']: 0,
+            numbers: [0.1, -0, 5e-324, 1.7976931348623157e308, 2 ** 53 + 2, -1, 0], minus: -0,
+            bytes: new Uint8Array([0, 1, 127, 128, 255]), none: new Uint8Array(), list: [new Uint8Array([7]), [[-0]]],
+            tags: [{ $: 1 }, { $: '-0' }, { $: { bytes: 'AA==' } }, { $: { object: { $: null } } }, { $: -0, more: 1 }, { $: { $: { $: new Uint8Array([1]) } } }, { $: [] }],
+            z: 1, a: 2, 10: 3, 9: 4, toJSON: 'text', constructor: {}, nothing: null, empty: [{}, [], ''], timestamp: 5,
+        };
+        Object.defineProperty(awkward, '__proto__', { value: { polluted: [-0] }, enumerable: true });
+        const storage = rc.memoryStorage();
+        const runtime = await open(storage, { model: scripted({ ...awkward, role: 'assistant', content: [{ type: 'text', text: '\udfff' }] }) });
+        const session = await runtime.createSession({ id: 's' });
+        same(await session.prompt(awkward), SUCCESS);
+        const other = await open(storage);
+        const [typed, answered] = (await other.openSession('s')).messages;
+        const [first, second] = session.messages;
+        for (const [stored, shown] of [[typed, first], [answered, second]]) {
+            same(stored, shown);
+            same(exact(stored), exact(shown));
+            ok(Object.isFrozen(stored) && Object.isFrozen(stored.tags[1]) && Object.isFrozen(stored.list), 'what is stored is frozen');
+        }
+        same(exact(typed), exact(awkward));
+        await runtime.close();
+        await other.close();
+    },
+
+    async 'what is stored is JSON text, with two kinds of tags for what JSON lacks'() {
+        const storage = rc.memoryStorage();
+        const runtime = await open(storage);
+        const session = await runtime.createSession({ id: 's', cwd: '/w' });
+        await session.prompt({ role: 'user', content: '\ud800', timestamp: -0, data: new Uint8Array([1, 2]), odd: { $: true } });
+        const [message] = await storage.session('s').readMessages({ from: 0, to: 1 });
+        same(text(message), '{"role":"user","content":"\\ud800","timestamp":{"$":"-0"},"data":{"$":{"bytes":"AQI="}},"odd":{"$":{"object":{"$":true}}}}');
+        const stored = await storage.session('s').load();
+        same(text(stored.header), '{"cwd":"/w","createdAt":1000}');
+        same([text(stored.settings.dialect), 'origin' in stored.settings, stored.messageCount], ['"loop"', false, 2]);
+        await runtime.close();
+    },
+
+    async 'a message of 20 MB of bytes, and one of 20 MB of text, are stored and read'() {
+        const data = new Uint8Array(20 * 1024 * 1024).map((_, at) => at * 7919);
+        const content = '\u{1f980}x\ud800'.repeat(5 * 1024 * 1024);
+        const storage = rc.memoryStorage();
+        const runtime = await open(storage);
+        const session = await runtime.createSession({ id: 's' });
+        same(await session.prompt({ role: 'user', content: 'x', data }), SUCCESS);
+        same(await session.prompt(content), SUCCESS);
+        const other = await open(storage);
+        const opened = await other.openSession('s');
+        const stored = opened.messages[0].data;
+        ok(stored.length === data.length && stored.every((byte, at) => byte === data[at]), 'the bytes differ');
+        ok(opened.messages[2].content === content, 'the text differs');
+        await runtime.close();
+        await other.close();
+    },
+
+    async 'the code of an error is taken over, with the numbers of a quota, and what else it says is the cause'() {
+        let failure;
+        const storage = through(rc.memoryStorage(), (name, args, run) => {
+            if (name === 'session.commit' && failure) throw failure;
+            return run();
+        });
+        const runtime = await open(storage);
+        const session = await runtime.createSession({ id: 's' });
+        const thrown = [
+            [coded('storage_quota', { usage: 90, quota: 100 }), 'storage_quota', { usage: 90, quota: 100 }],
+            [coded('storage_quota', { usage: '90', quota: {} }), 'storage_quota', {}],
+            [coded('storage_lost'), 'storage_lost', {}],
+            [coded('storage_blocked'), 'storage_blocked', {}],
+            [coded('not_found'), 'not_found'],
+            [coded('conflict'), 'storage_failed', {}],
+            [coded('23505'), 'storage_failed', {}],
+            [coded({ toString: () => 'storage_quota' }), 'storage_failed', {}],
+            [new Error(''), 'storage_failed', {}],
+            ['a text', 'storage_failed', {}],
+            [{ get code() { throw new Error('no'); } }, 'storage_failed', {}],
+            [Object.create(null), 'storage_failed', {}],
+        ];
+        for (const [error, code, data] of thrown) {
+            failure = error;
+            const rejected = await fails(() => session.setTitle('x'), code);
+            if (data) {
+                const { cause, ...more } = rejected.data;
+                same([typeof cause, more], ['string', data]);
+            }
+            same(session.state.hasPendingSave, true);
+            failure = undefined;
+            await session.flush();
+        }
+        await runtime.close();
+    },
+
+    async 'a lost connection is tried once more, a commit is then applied once, and a write of rules is not repeated'() {
+        const calls = [];
+        let losing;
+        const storage = through(rc.memoryStorage(), async (name, args, run) => {
+            calls.push(name);
+            if (name !== losing) return run();
+            losing = undefined;
+            if (name !== 'shared.list') await run();
+            throw coded('storage_lost');
+        });
+        const runtime = await open(storage);
+        const session = await runtime.createSession({ id: 's' });
+        for (const name of ['session.commit', 'session.counters', 'directory.put', 'session.readMessages', 'shared.list']) {
+            losing = name;
+            same(await session.prompt('Hi'), SUCCESS, name);
+            await session.explain({ toolCallId: 'c', toolName: 't', arguments: {} });
+            const other = await open(storage);
+            await other.openSession('s');
+            same(losing, undefined, `${name} was not called`);
+            await other.close();
+        }
+        same([session.state.messageCount, (await storage.session('s').load()).messageCount], [10, 10]);
+        losing = 'shared.write';
+        calls.length = 0;
+        await fails(() => runtime.permissions.createGroup({ id: 'g', name: 'G' }), 'storage_lost');
+        same(calls.filter((name) => name === 'shared.write').length, 1);
+        await runtime.close();
+    },
+
+    async 'a commit that is applied while its answer is lost is pending, and saved once'() {
+        let losing = false;
+        const storage = through(rc.memoryStorage(), async (name, args, run) => {
+            const answer = await run();
+            if (name === 'session.commit' && losing) throw new Error('Reset by peer.');
+            return answer;
+        });
+        const runtime = await open(storage);
+        const session = await runtime.createSession({ id: 's' });
+        losing = true;
+        const result = await session.prompt('Hi');
+        same([result.saved, result.saveError.code, session.state.hasPendingSave], [false, 'storage_failed', true]);
+        losing = false;
+        await session.flush();
+        same(session.state.hasPendingSave, false);
+        const other = await open(storage);
+        same(await bodies(await other.openSession('s')), await bodies(session));
+        await runtime.close();
+        await other.close();
+    },
+
+    async 'a second runtime that writes first is a conflict, and the turn can be forked or discarded'() {
+        const storage = rc.memoryStorage();
+        const [one, two] = [await open(storage), await open(storage)];
+        const first = await one.createSession({ id: 's', cwd: '/w' });
+        await first.prompt('Before');
+        const second = await two.openSession('s');
+        same(await second.prompt('Theirs'), SUCCESS);
+        const result = await first.prompt('Mine');
+        same([result.outcome, result.saved, result.saveError.code], ['error', false, 'conflict']);
+        const { forked } = await first.reload({ pending: 'fork' });
+        same(await bodies(first), await bodies(second));
+        const fork = await one.openSession(forked);
+        same(fork.messages.filter(({ role }) => role === 'user').map(({ content }) => content), ['Before', 'Mine']);
+        same((await listed(two)).sort(), ['s', forked].sort());
+        await second.prompt('Again');
+        same((await first.prompt('Lost')).saveError.code, 'conflict');
+        same(await first.reload({ pending: 'discard' }), {});
+        same(await bodies(first), await bodies(second));
+        same((await listed(one)).sort(), ['s', forked].sort());
+        await fails(() => two.createSession({ id: 's' }), 'conflict');
+        const kept = (await two.listSessions({ cwd: '/w' })).find(({ id }) => id === 's');
+        same(kept.messageCount, 6);
+        await one.close();
+        await two.close();
+    },
+
+    async 'settings of a second runtime and a turn of the first go together, and the list tells both'() {
+        const storage = rc.memoryStorage();
+        const [one, two] = [await open(storage), await open(storage)];
+        const first = await one.createSession({ id: 's' });
+        const second = await two.openSession('s');
+        await second.setTitle('Theirs');
+        same(await first.prompt('Hi'), SUCCESS);
+        same((await two.listSessions()).map(({ title, messageCount }) => [title, messageCount]), [['Theirs', 2]]);
+        await one.close();
+        await two.close();
+    },
+
+    async 'a session is listed before it is stored; where it never is, no list shows it, and its id is free'() {
+        for (const how of ['throws', 'dies']) {
+            const inner = rc.memoryStorage();
+            const never = deferred();
+            let failing = true;
+            const storage = through(inner, (name, args, run) => {
+                if (name === 'session.commit' && failing) return how === 'dies' ? never.promise : Promise.reject(new Error('No.'));
+                return run();
+            });
+            const runtime = await open(storage);
+            const created = outcome(() => runtime.createSession({ id: 's', cwd: '/w' }));
+            if (how === 'throws') same((await created).rejected.code, 'storage_failed');
+            else await soon((async () => { while ((await inner.directory.list({ kind: 'session', limit: 1 })).length === 0) await 0; })(), 'the entry');
+            const other = await open(inner);
+            same([await listed(other), await listed(other, { cwd: '/w' })], [[], []]);
+            same((await inner.directory.list({ kind: 'session', limit: 9 })).length, how === 'dies' ? 1 : 0);
+            await fails(() => other.openSession('s'), 'not_found');
+            same(await inner.directory.list({ kind: 'session', limit: 9 }), []);
+            failing = false;
+            await other.createSession({ id: 's' });
+            same(await listed(other), ['s']);
+            await other.close();
+        }
+    },
+
+    async 'a page of a list is whole also where entries of sessions that were never stored stand in it'() {
+        const inner = rc.memoryStorage();
+        const runtime = await open(inner);
+        for (const id of ['a', 'b', 'c']) await runtime.createSession({ id });
+        for (let at = 0; at < 7; at++) {
+            await inner.directory.put({ kind: 'session', id: `ghost-${at}`, sessionId: `ghost-${at}`, cwd: '', updatedAt: 5000 + at, value: bytes('false') });
+        }
+        same(await listed(runtime, { limit: 2 }), ['c', 'b']);
+        const [last] = (await runtime.listSessions({ limit: 2 })).slice(-1);
+        same(await listed(runtime, { limit: 2, before: last.cursor }), ['a']);
+        await runtime.close();
+    },
+
+    async 'a list that cannot be written before a commit fails it, and after it fails nothing'() {
+        const inner = rc.memoryStorage();
+        let refusing = () => false;
+        const storage = through(inner, (name, args, run) => (refusing(name, args) ? Promise.reject(new Error('No.')) : run()));
+        const runtime = await open(storage);
+        refusing = (name) => name === 'directory.put';
+        await fails(() => runtime.createSession({ id: 'never' }), 'storage_failed');
+        same(await inner.session('never').counters(), undefined);
+        refusing = () => false;
+        const session = await runtime.createSession({ id: 's' });
+        refusing = (name) => name.startsWith('directory.');
+        same(await session.prompt('Hi'), SUCCESS);
+        refusing = () => false;
+        same((await runtime.listSessions()).map(({ messageCount }) => messageCount), [0]);
+        const other = await open(inner);
+        await other.openSession('s');
+        same((await runtime.listSessions()).map(({ messageCount }) => messageCount), [2]);
+        refusing = (name) => name.startsWith('directory.');
+        await runtime.deleteSession('s');
+        refusing = () => false;
+        same(await inner.session('s').counters(), undefined);
+        await fails(() => runtime.deleteSession('s'), 'not_found');
+        same(await listed(runtime), []);
+        await runtime.close();
+        await other.close();
+    },
+
+    async 'an entry of an approval that is not there leaves the list, and one of a session that is gone'() {
+        const inner = rc.memoryStorage();
+        const runtime = await open(inner);
+        await runtime.createSession({ id: 's' });
+        for (const id of ['s/r', 'gone/r']) {
+            await inner.directory.put({ kind: 'approval', id, sessionId: id.split('/')[0], cwd: '', updatedAt: 1, value: bytes('null') });
+        }
+        same((await runtime.approvals.list()).length, 0);
+        same(await inner.directory.list({ kind: 'approval', limit: 9 }), []);
+        await runtime.close();
+    },
+
+    async 'what cannot be decoded is a damaged session, listed as such, and can be deleted'() {
+        const inner = rc.memoryStorage();
+        const damage = {};
+        const storage = through(inner, async (name, args, run) => {
+            const answer = await run();
+            return damage[name]?.(answer) ?? answer;
+        });
+        const runtime = await open(storage);
+        await (await runtime.createSession({ id: 's' })).prompt('Hi');
+        await runtime.close();
+        const junk = [bytes('{'), bytes(''), new Uint8Array([0xff]), bytes('{"$":5}'), bytes('{"$":{"bytes":"!"}}'), bytes('{"$":{"object":{}}}'), 'text', undefined, [1]];
+        for (const value of junk) {
+            damage['session.readMessages'] = () => [value, value];
+            const other = await open(storage);
+            const error = await fails(() => other.openSession('s'), 'storage_failed');
+            same(error.data.sessionId, 's');
+            delete damage['session.readMessages'];
+            for (const change of [
+                (stored) => ({ ...stored, header: value }), (stored) => ({ ...stored, outlines: [value] }), (stored) => ({ ...stored, checkpoints: [value] }),
+                (stored) => ({ ...stored, settings: { ...stored.settings, title: value } }), (stored) => ({ ...stored, messageCount: 3 }),
+            ]) {
+                damage['session.load'] = change;
+                same((await fails(() => other.openSession('s'), 'storage_failed')).data.sessionId, 's');
+            }
+            delete damage['session.load'];
+            damage['directory.list'] = (found) => found.map((entry) => ({ ...entry, value }));
+            same((await other.listSessions()).map(({ id, damaged }) => [id, damaged]), [['s', true]]);
+            delete damage['directory.list'];
+            await other.close();
+        }
+        damage['session.load'] = (stored) => ({ ...stored, header: bytes('5') });
+        const other = await open(storage);
+        const recent = await other.continueRecent();
+        ok(recent.id !== 's', 'one that is damaged is passed over');
+        await other.deleteSession('s');
+        same(await listed(other), [recent.id]);
+        await other.close();
+    },
+
+    async 'answers that are none are said, with the storage and the method, and are nobody\'s exception'() {
+        const garbage = [
+            undefined, null, 5, 'text', true, [], {}, [[]], [5], () => {}, 7n, new Proxy({}, { get() { throw new Error('Trap.'); }, ownKeys() { throw new Error('Trap.'); } }),
+            { status: 'maybe', counters: { conversation: 0, settings: 0 } }, { status: 'applied', counters: null }, { status: 'applied', counters: { conversation: '1', settings: {} } },
+            { policyVersion: -1 }, { policyVersion: 1.5 }, { conflict: 'x' }, { header: 5, outlines: 5 }, new Date(0), new Map(), new Error('x'),
+        ];
+        const methods = Object.entries(METHODS).flatMap(([part, names]) => names.map((name) => `${part}.${name}`));
+        for (const method of methods) {
+            for (const [at, answer] of garbage.entries()) {
+                let on = false;
+                const storage = through(rc.memoryStorage(), (name, args, run) => (on && name === method ? answer : run()));
+                const runtime = await open(storage);
+                const session = await runtime.createSession({ id: 's' });
+                await session.prompt('Hi');
+                const other = await open(storage);
+                on = true;
+                const found = [
+                    await outcome(() => open(storage)), await outcome(() => other.openSession('s')), await outcome(() => session.prompt('Hi')),
+                    await outcome(() => session.reload()), await outcome(() => runtime.listSessions()), await outcome(() => runtime.approvals.list()),
+                    await outcome(() => runtime.permissions.listGroups()), await outcome(() => runtime.permissions.createGroup({ id: 'g', name: 'G' })),
+                    await outcome(() => runtime.createSession({ id: 'new' })), await outcome(() => runtime.deleteSession('s')),
+                ];
+                for (const { rejected, threw, gave } of found) {
+                    const error = rejected ?? gave?.saveError;
+                    const fault = threw ? 'it threw' : rejected && faultOf(rejected);
+                    if (fault) throw new Error(`${method}, answer ${at}: ${fault}`);
+                    if (error?.code === 'storage_failed') ok(/`wrapped`|`s` is damaged|`new` is damaged/.test(error.message), `${method}, answer ${at}: ${error.message}`);
+                }
+            }
+        }
+    },
+
+    async 'whatever fails, once or always, at once or late, is typed, loses nothing, and is over when it is over'() {
+        const methods = Object.entries(METHODS).flatMap(([part, names]) => names.map((name) => `${part}.${name}`));
+        const failures = {
+            rejects: () => Promise.reject(new Error('No.')),
+            throws: () => { throw new Error('No.'); },
+            late: async (run) => { await run(); await new Promise((resolve) => setTimeout(resolve)); throw new Error('No.'); },
+            lost: async () => { throw coded('storage_lost'); },
+            thenable: () => ({ then(resolve, reject) { reject(new Error('No.')); } }),
+        };
+        for (const method of methods) {
+            for (const [how, fail] of Object.entries(failures)) {
+                for (const times of [1, Infinity]) {
+                    const what = `${method} ${how} ${times}`;
+                    let left = 0;
+                    const inner = rc.memoryStorage();
+                    const storage = through(inner, (name, args, run) => (name === method && left-- > 0 ? fail(run) : run()));
+                    const runtime = await open(storage);
+                    const session = await runtime.createSession({ id: 's', cwd: '/w' });
+                    left = times;
+                    const found = [
+                        await outcome(() => session.prompt('One')), await outcome(() => session.setTitle('T')), await outcome(() => runtime.listSessions()),
+                        await outcome(() => runtime.approvals.list()), await outcome(() => runtime.permissions.createGroup({ id: 'g', name: 'G' })),
+                        await outcome(() => session.reload()), await outcome(() => runtime.createSession({ id: 't' })), await outcome(() => runtime.deleteSession('t')),
+                    ];
+                    for (const { rejected, threw } of found) {
+                        const fault = threw ? `it threw ${threw.message}` : rejected && faultOf(rejected);
+                        if (fault) throw new Error(`${what}: ${fault}`);
+                    }
+                    left = 0;
+                    if (session.state.hasPendingSave) await session.flush();
+                    same((await session.prompt('Two')).saved, true, what);
+                    const other = await open(inner);
+                    const again = await other.openSession('s');
+                    same(await bodies(again), await bodies(session), what);
+                    same(again.messages.filter(({ role }) => role === 'user').map(({ content }) => content), ['One', 'Two'], what);
+                    ok((await listed(other)).includes('s'), what);
+                    await other.close();
+                    await runtime.close();
+                }
+            }
+        }
+    },
+
+    async 'a runtime that is closed settles what an adapter never answers'() {
+        const never = new Promise(() => {});
+        let hanging = false;
+        const storage = through(rc.memoryStorage(), (name, args, run) => (hanging ? never : run()));
+        const runtime = await open(storage);
+        await runtime.createSession({ id: 's' });
+        hanging = true;
+        const waiting = [() => runtime.listSessions(), () => runtime.approvals.list(), () => runtime.permissions.listRules(), () => runtime.openSession('t')].map(outcome);
+        await 0;
+        await soon(runtime.close(), 'the end');
+        same((await soon(Promise.all(waiting), 'the answers')).map(({ rejected }) => rejected.code), Array(4).fill('disposed'));
+    },
+};
