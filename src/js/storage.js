@@ -79,13 +79,15 @@ function flat(answer, ...names) {
 
 const counters = (answer) => flat(answer, 'conversation', 'settings');
 
+/** A session's record, and beside it the lists that belong to it. Its id is known to whoever asks. */
 function session(answer) {
     const settings = {};
     for (const name of Object.keys(answer.settings)) set(settings, name, decoded(answer.settings[name]));
     const values = (name) => list(answer[name], decoded);
     return {
-        ...flat(answer, 'origin', 'updatedAt', 'messageCount'), header: decoded(answer.header), counters: counters(answer.counters), settings,
-        outlines: values('outlines'), snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
+        ...decoded(answer.header), id: '', ...flat(answer, 'updatedAt', 'messageCount'), counters: counters(answer.counters),
+        settings: { ...settings, ...flat(answer, 'origin') }, outlines: values('outlines').flat(),
+        snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
     };
 }
 

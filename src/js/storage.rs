@@ -47,6 +47,23 @@ pub(crate) enum Part<'a> {
     Directory,
 }
 
+/// A call of a method. The question says how the answer is read.
+pub(crate) struct Call<'a> {
+    pub(crate) part: Part<'a>,
+    pub(crate) method: &'static str,
+    pub(crate) question: &'static str,
+    pub(crate) arguments: Vec<JsValue>,
+}
+
+/// What a call that fails means for those behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// They are not made.
+    Stops,
+    /// Nothing.
+    GoesOn,
+}
+
 /// A `StorageAdapter`. Members are looked up when they are called: they may be anybody's, and change.
 #[derive(Debug)]
 pub(crate) struct Adapter {
@@ -97,62 +114,55 @@ impl Adapter {
         self.closed.fire();
     }
 
-    /// Calls a method; `question` says how its answer is read. Where the connection is lost it is called once more, but for
-    /// a write of which nobody knows whether it came through: a commit has a name.
+    /// Makes calls one after another; gives the answer to the last one that was made. Where the connection is lost a call is
+    /// made once more, but for a write of which nobody knows whether it came through: a commit has a name.
     pub(crate) fn ask<'a>(
         &'a self,
-        part: Part<'a>,
-        method: &'a str,
-        question: &'a str,
-        arguments: Vec<JsValue>,
+        calls: Vec<Call<'a>>,
+        failed: Failed,
     ) -> LocalFuture<'a, Result<JsValue>> {
         Box::pin(async move {
-            let mut asked = 0;
-            loop {
-                asked += 1;
-                let answer = self.attempt(part, method, question, &arguments).await;
-                match answer {
-                    Err(error)
-                        if error.code() == ErrorCode::StorageLost && asked < 2 && method != "write" => {}
-                    answer => return answer,
+            let mut answer = Ok(JsValue::UNDEFINED);
+            for call in &calls {
+                let mut again = call.method != "write";
+                loop {
+                    answer = self.attempt(call).await;
+                    let lost = |error: &Error| error.code() == ErrorCode::StorageLost;
+                    if !again || !answer.as_ref().is_err_and(lost) {
+                        break;
+                    }
+                    again = false;
+                }
+                if failed == Failed::Stops && answer.is_err() {
+                    break;
                 }
             }
+            answer
         })
     }
 
-    async fn attempt(
-        &self,
-        part: Part<'_>,
-        method: &str,
-        question: &str,
-        arguments: &[JsValue],
-    ) -> Result<JsValue> {
+    async fn attempt(&self, call: &Call<'_>) -> Result<JsValue> {
         if self.closed.has_fired() {
             return Err(closed());
         }
         let over = Signal::default();
         let fired = over.clone();
         let hook = self.closed.on_fire(move || fired.fire());
-        let settled = over.unless_fired(self.call(part, method, arguments)).await;
+        let settled = over.unless_fired(self.call(call)).await;
         self.closed.forget(hook);
         match settled {
             None => Err(closed()),
-            Some(Err(thrown)) => Err(self.failed(part, method, &thrown)),
-            Some(Ok(answer)) => js_answered(question, &answer).map_err(|thrown| match part {
+            Some(Err(thrown)) => Err(self.failed(call, &thrown)),
+            Some(Ok(answer)) => js_answered(call.question, &answer).map_err(|thrown| match call.part {
                 Part::Session(id) if thrown.is_string() => damaged(id, "a value is not as it was stored"),
-                _ => self.malformed(method, &error_text(&thrown)),
+                _ => self.malformed(call.method, &error_text(&thrown)),
             }),
         }
     }
 
-    async fn call(
-        &self,
-        part: Part<'_>,
-        method: &str,
-        arguments: &[JsValue],
-    ) -> std::result::Result<JsValue, JsValue> {
+    async fn call(&self, call: &Call<'_>) -> std::result::Result<JsValue, JsValue> {
         let session;
-        let owner = match part {
+        let owner = match call.part {
             Part::Session(id) => {
                 let find = self.whole.needs("session")?;
                 session = Foreign::new(&self.whole.call_now(&find, &[id.into()])?, "session")?;
@@ -161,14 +171,14 @@ impl Adapter {
             Part::Shared => &self.shared,
             Part::Directory => &self.directory,
         };
-        owner.call(&owner.needs(method)?, arguments).await
+        owner.call(&owner.needs(call.method)?, &call.arguments).await
     }
 
-    fn failed(&self, part: Part<'_>, method: &str, thrown: &JsValue) -> Error {
+    fn failed(&self, call: &Call<'_>, thrown: &JsValue) -> Error {
         let told = json_of(&js_failure(thrown));
         let member = |name: &str| told.get(name).cloned().unwrap_or_default();
-        let failed = format!("failed in `{method}`; try again");
-        let (code, what) = match (member("code").as_str(), part) {
+        let failed = format!("failed in `{}`; try again", call.method);
+        let (code, what) = match (member("code").as_str(), call.part) {
             (Some("not_found"), Part::Session(id)) => return missing(id),
             (Some("storage_quota"), _) => (
                 ErrorCode::StorageQuota,
@@ -183,11 +193,9 @@ impl Adapter {
         };
         let text = format!("the storage `{}` {what}", self.info.kind);
         let mut error = Error::new(code, text).with("cause", member("cause"));
-        if code == ErrorCode::StorageQuota {
-            for name in ["usage", "quota"] {
-                if member(name).is_number() {
-                    error = error.with(name, member(name));
-                }
+        for name in ["usage", "quota"] {
+            if code == ErrorCode::StorageQuota && member(name).is_number() {
+                error = error.with(name, member(name));
             }
         }
         error
