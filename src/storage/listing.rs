@@ -92,7 +92,7 @@ const LISTED: [&str; 5] = ["title", "pinned", "readCount", "outcome", "damaged"]
 
 impl SessionRecord {
     /// As much of it as a list needs.
-    pub(super) fn listed(&self) -> Self {
+    pub fn listed(&self) -> Self {
         let mut settings = BTreeMap::new();
         for name in LISTED {
             if let Some(value) = self.settings.get(name) {
