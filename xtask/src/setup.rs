@@ -5,6 +5,7 @@ mod apt;
 mod bindgen;
 mod browser;
 mod npm;
+mod postgres;
 mod prerequisites;
 mod stamp;
 mod wasm_target;
@@ -33,6 +34,8 @@ pub struct Builder {
 pub struct Tester {
     pub builder: Builder,
     pub browser: Browser,
+    /// The folder with PostgreSQL's programs.
+    pub postgres: PathBuf,
 }
 
 /// The `setup` command.
@@ -67,8 +70,13 @@ pub fn for_tests() -> Result<Tester> {
     let _lock = lock()?;
     prerequisites::check_for_tests()?;
     let browser = browser::ensure()?;
+    let postgres = postgres::ensure()?;
     npm::ensure_packages("tests")?;
-    Ok(Tester { builder, browser })
+    Ok(Tester {
+        builder,
+        browser,
+        postgres,
+    })
 }
 
 /// Two clones that set up the same machine take turns.

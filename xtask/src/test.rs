@@ -308,6 +308,7 @@ fn node_test(suite: Suite, tester: &Tester, packed: &Package, wanted: &Wanted) -
         .env("RUNCONTEXT_TARBALL", &packed.tarball)
         .env("RUNCONTEXT_PKG", places::package())
         .env("RUNCONTEXT_CHROMIUM", &tester.browser.chromium)
+        .env("RUNCONTEXT_POSTGRES", &tester.postgres)
         .env("RUNCONTEXT_XTASK", env::current_exe()?);
     environment(&mut node, wanted)?;
     let watched = run::watch(&mut node, limit(wanted))?;
