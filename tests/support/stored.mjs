@@ -5,6 +5,9 @@ const STORES = [
     'projects', 'runtime_contexts', 'scheduled_jobs', 'skills', 'system_prompt_checkpoints', 'tool_permission_groups',
 ];
 
+/** So many outlines are in one record. */
+const PACK = 128;
+
 /** The settings of a new session. */
 const SETTINGS = {
     agentId: null, dialect: 'loop', error: null, headless: false, model: null, openTurn: null, outcome: null,
@@ -61,7 +64,9 @@ export function session({
             counters: { conversation, settings }, settings: { ...SETTINGS, ...set }, commitCount: commits,
         }]],
         commits: Array.from({ length: commits }, (_, slot) => [[id, slot], { sessionId: id, slot, operationId: 'some' }]),
-        message_outlines: outlines.length > 0 ? [[[id, 0], { sessionId: id, pack: 0, outlines }]] : [],
+        message_outlines: Array.from({ length: Math.ceil(outlines.length / PACK) }, (_, pack) => [
+            [id, pack], { sessionId: id, pack, outlines: outlines.slice(pack * PACK, (pack + 1) * PACK) },
+        ]),
         messages: messages.map(([body], index) => [[id, index], { sessionId: id, index, body }]),
         runtime_contexts: positioned(snapshots),
         system_prompt_checkpoints: positioned(checkpoints),
