@@ -31,8 +31,8 @@ use crate::{
     },
     skills::LOAD_SKILL,
     storage::{
-        ListFilter, LocalFuture, SessionRecord, SessionStorage, Storage, StorageInfo, StoredSession,
-        is_damage, keys,
+        ListFilter, LocalFuture, Persistence, SessionRecord, SessionStorage, Storage, StorageEvent,
+        StorageInfo, StoredSession, is_damage, keys,
     },
 };
 
@@ -198,6 +198,8 @@ pub enum RuntimeEvent {
     SkillsChanged,
     /// Permission groups or rules changed, here or elsewhere.
     PermissionsChanged,
+    /// Something happened to the storage as a whole.
+    Storage(StorageEvent),
 }
 
 /// Takes events; an error is collected, never passed on.
@@ -267,6 +269,12 @@ impl<M: MessageData + 'static> Runtime<M> {
             closed: Cell::new(false),
         });
         runtime.hear_others();
+        let told = Rc::downgrade(&runtime.listeners);
+        runtime.parts.storage.watch(Rc::new(move |event| {
+            if let Some(listeners) = told.upgrade() {
+                listeners.emit(&RuntimeEvent::Storage(event));
+            }
+        }));
         Ok(runtime)
     }
 
@@ -284,6 +292,15 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// What kind of storage it uses.
     pub fn storage_info(&self) -> StorageInfo {
         self.parts.storage.info()
+    }
+
+    /// Asks that what is saved is never cleared but by somebody who deletes it; a browser may ask a person.
+    ///
+    /// # Errors
+    /// `disposed`.
+    pub async fn request_persistence(&self) -> Result<Persistence> {
+        self.check_open()?;
+        Ok(self.parts.storage.persist().await)
     }
 
     fn check_open(&self) -> Result<()> {

@@ -288,12 +288,54 @@ pub struct StorageInfo {
     /// Why it is not the kind that would be used by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the browser says where it found its own files damaged and threw all of them away: what was stored is gone. Only
+    /// Chromium says so, and only to whoever opens the database first.
+    #[serde(rename = "dataLoss", default, skip_serializing_if = "Option::is_none")]
+    pub data_loss: Option<String>,
 }
+
+/// Whether what is saved stays until somebody deletes it, and how much room there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct Persistence {
+    /// Whether the browser promised to clear nothing by itself. Where there is no such promise: false.
+    pub persisted: bool,
+    /// Bytes that this site uses, as far as the browser says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<f64>,
+    /// Bytes that this site may use, as far as the browser says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<f64>,
+}
+
+/// Something that happened to a storage as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageEvent {
+    /// A newer version upgrades it, in another tab: what runs here can use it no more.
+    Upgraded,
+    /// Another tab deletes it.
+    Deleted,
+    /// The connection was cut from outside; it is opened again when it is needed.
+    Lost,
+    /// It could not be opened again: another tab is in the way.
+    Blocked,
+}
+
+/// Hears of them.
+pub type StorageListener = Rc<dyn Fn(StorageEvent)>;
 
 /// A place to keep sessions.
 pub trait Storage<M> {
     /// What it is.
     fn info(&self) -> StorageInfo;
+    /// Tells `listener` what happens to it, from now on.
+    fn watch(&self, listener: StorageListener) {
+        drop(listener);
+    }
+    /// Asks that what is saved is never cleared but by somebody who deletes it.
+    fn persist(&self) -> LocalFuture<'_, Persistence> {
+        Box::pin(std::future::ready(Persistence::default()))
+    }
     /// One session's part.
     fn session(&self, id: &str) -> Rc<dyn SessionStorage<M>>;
     /// The shared part.

@@ -26,7 +26,7 @@ use crate::{
     runtime::{self, Parts, RuntimeEvent, SkillOptions, Tabs},
     session::NewSession,
     storage::{
-        ListFilter, SessionRecord, Storage, StorageInfo,
+        ListFilter, SessionRecord, Storage, StorageEvent, StorageInfo,
         host::HostStorage,
         indexed_db::{Durability, IndexedDb, is_unavailable},
     },
@@ -238,6 +238,17 @@ impl Runtime {
         }))
     }
 
+    /// Asks the browser to clear nothing that is saved by itself; it may ask a person. Says what came of it, and how many bytes
+    /// this site uses and may use, as far as the browser says. Where there is no browser to ask: `persisted` is false.
+    #[wasm_bindgen(
+        js_name = "requestPersistence",
+        unchecked_return_type = "Promise<Persistence>"
+    )]
+    pub fn request_persistence(&self) -> Promise {
+        let inner = self.inner.clone();
+        promised(Ok(async move { Ok(to_js(&inner.request_persistence().await?)) }))
+    }
+
     /// The skills to choose from.
     #[wasm_bindgen(getter)]
     pub fn skills(&self) -> SkillCatalog {
@@ -340,16 +351,20 @@ impl Runtime {
 }
 
 fn runtime_event(event: &RuntimeEvent) -> JsValue {
-    let (kind, id) = match event {
-        RuntimeEvent::SessionCreated(id) => ("session-created", Some(id)),
-        RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(id)),
-        RuntimeEvent::SessionChanged(id) => ("session-changed", Some(id)),
+    let (kind, more) = match event {
+        RuntimeEvent::SessionCreated(id) => ("session-created", Some(("sessionId", id.as_str()))),
+        RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(("sessionId", id.as_str()))),
+        RuntimeEvent::SessionChanged(id) => ("session-changed", Some(("sessionId", id.as_str()))),
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
         RuntimeEvent::PermissionsChanged => ("permissions-changed", None),
+        RuntimeEvent::Storage(StorageEvent::Upgraded) => ("storage-closed", Some(("reason", "upgraded"))),
+        RuntimeEvent::Storage(StorageEvent::Deleted) => ("storage-closed", Some(("reason", "deleted"))),
+        RuntimeEvent::Storage(StorageEvent::Lost) => ("storage-closed", Some(("reason", "lost"))),
+        RuntimeEvent::Storage(StorageEvent::Blocked) => ("storage-blocked", None),
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
-    if let Some(id) = id {
-        members.push(("sessionId", JsValue::from_str(id)));
+    if let Some((name, value)) = more {
+        members.push((name, JsValue::from_str(value)));
     }
     object(&members)
 }

@@ -99,6 +99,7 @@ impl Adapter {
                 .flag("persistent")?
                 .ok_or_else(|| whole.wrong("persistent", "must be true or false"))?,
             reason: None,
+            data_loss: None,
         };
         Ok(Self {
             shared: part("shared", &["policyVersion", "get", "list", "write"])?,

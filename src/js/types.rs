@@ -386,5 +386,13 @@ export type RuntimeEvent =
     /** Skills were added, removed, switched on or off, or are others after a refresh. */
     | { type: "skills-changed" }
     /** Permission groups or rules changed: here, or elsewhere, which is noticed when they are looked at. */
-    | { type: "permissions-changed" };
+    | { type: "permissions-changed" }
+    /**
+     * The connection to the database was closed from outside. `upgraded`: a newer version of the page runs in another tab, and
+     * nothing more is saved here; load this page again. `deleted`: another tab deleted the database. `lost`: the browser closed it,
+     * as when a person clears the site's data. After the last two it is opened again when it is needed.
+     */
+    | { type: "storage-closed"; reason: "upgraded" | "deleted" | "lost" }
+    /** The database could not be opened again, because another tab is in the way; what needed it failed with `storage_blocked`. */
+    | { type: "storage-blocked" };
 "#;

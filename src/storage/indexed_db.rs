@@ -7,6 +7,7 @@ mod connection;
 mod database;
 mod failure;
 mod records;
+mod room;
 mod schema;
 mod session;
 
@@ -27,8 +28,9 @@ use self::{
     session::Session,
 };
 use super::{
-    DirectoryStorage, ListFilter, LocalFuture, SessionRecord, SessionStorage, SharedChange, SharedStorage,
-    SharedWrite, Storage, StorageInfo, StoredApproval, closed, keys, known_store, raises_version,
+    DirectoryStorage, ListFilter, LocalFuture, Persistence, SessionRecord, SessionStorage, SharedChange,
+    SharedStorage, SharedWrite, Storage, StorageInfo, StorageListener, StoredApproval, closed, keys,
+    known_store, raises_version,
 };
 use crate::{Error, Result, js::plain::damaged_record, list::TryListed, untyped::insert_sorted};
 
@@ -77,7 +79,16 @@ impl Storage<JsValue> for IndexedDb {
             kind: "indexeddb".to_owned(),
             persistent: true,
             reason: None,
+            data_loss: self.0.data_loss(),
         }
+    }
+
+    fn watch(&self, listener: StorageListener) {
+        self.0.watch(listener);
+    }
+
+    fn persist(&self) -> LocalFuture<'_, Persistence> {
+        Box::pin(room::persist())
     }
 
     fn session(&self, id: &str) -> Rc<dyn SessionStorage<JsValue>> {

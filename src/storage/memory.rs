@@ -211,6 +211,7 @@ impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
             kind: "memory".to_owned(),
             persistent: false,
             reason: None,
+            data_loss: None,
         }
     }
 

@@ -18,17 +18,19 @@ let profile, server, browser;
 /** How often the tool ran, by what it was asked to count. */
 const counted = new Map();
 
+const serve = () => servePackage({
+    first(request, response) {
+        if (!request.url.startsWith('/count/')) return false;
+        const what = decodeURIComponent(request.url.slice('/count/'.length));
+        counted.set(what, (counted.get(what) ?? 0) + 1);
+        response.writeHead(204).end();
+        return true;
+    },
+});
+
 before(async () => {
     profile = await newProfile();
-    server = await servePackage({
-        first(request, response) {
-            if (!request.url.startsWith('/count/')) return false;
-            const what = decodeURIComponent(request.url.slice('/count/'.length));
-            counted.set(what, (counted.get(what) ?? 0) + 1);
-            response.writeHead(204).end();
-            return true;
-        },
-    });
+    server = await serve();
     browser = await launch({ profile });
 });
 after(async () => {
@@ -81,6 +83,13 @@ async function counting() {
     return page;
 }
 
+/** The same in a new origin: in one in which it was killed before, Chromium may find its own files damaged (`crash.test.mjs`). */
+async function elsewhere() {
+    await server.close();
+    server = await serve();
+    return await counting();
+}
+
 /** Ends the browser as when the machine goes down, once the page has said so, and starts another on the same profile. */
 async function killedWhen(page, says, begin, ...args) {
     const there = new Promise((resolve) => page.on('console', (message) => message.text() === says && resolve()));
@@ -110,7 +119,7 @@ const prompting = async (name) => {
 for (const first of ['resume', 'answer']) {
     test(`an approval outlives the browser and goes on by resumePrompt(), the ${first} coming first`, async () => {
         const name = `outlives, ${first} first`;
-        const page = await killedWhen(await counting(), 'asked', prompting, name);
+        const page = await killedWhen(await elsewhere(), 'asked', prompting, name);
         const found = await page.run(async (name, first) => {
             const runtime = await window.opened(name);
             const [{ requestId, status, arguments: args }, ...more] = await runtime.approvals.list();
@@ -138,7 +147,7 @@ for (const first of ['resume', 'answer']) {
 
 test('an approval outlives the browser and goes on by resume() in a loop of the host', async () => {
     const name = 'outlives, own loop';
-    const page = await killedWhen(await counting(), 'asked', prompting, name);
+    const page = await killedWhen(await elsewhere(), 'asked', prompting, name);
     const found = await page.run(async (name) => {
         const runtime = await window.opened(name);
         const session = await runtime.openSession('s');
@@ -191,7 +200,7 @@ const BETWEEN = {
 
 for (const [stage, [begin, runs, results]] of Object.entries(BETWEEN)) {
     test(`killed between answer and result (${stage}): the tool runs at most once`, async () => {
-        const page = await killedWhen(await counting(), 'now', begin, stage);
+        const page = await killedWhen(await elsewhere(), 'now', begin, stage);
         const found = await page.run(async (name) => {
             const runtime = await window.opened(name);
             const listed = await runtime.approvals.list();
@@ -209,7 +218,7 @@ test('killed at any moment after an answer: the tool ran at most once, and what 
     for (let attempt = 0; attempt < (DEEP ? 30 : 5); attempt++) {
         const name = `any moment ${attempt}`;
         // The answer, the claim, the result, the last words, the end: when the nth commit was begun.
-        const page = await killedWhen(await counting(), 'now', async (name, nth) => {
+        const page = await killedWhen(await elsewhere(), 'now', async (name, nth) => {
             await window.opened(name, [window.counts]);
             const { requestId } = await window.asked('s', name);
             const commit = IDBTransaction.prototype.commit;

@@ -17,25 +17,14 @@ const AT_LEAST = 50;
 /** And at most so many more, and so many milliseconds. */
 const [MORE, DELAY_MS] = [60, 12];
 
-let profile, server, browser;
-/** Acknowledged commits of the run under way, and who waits for some number of them. */
-let acknowledged = 0, awaited = { count: Infinity, reached() {} };
+let profile, browser;
 
 before(async () => {
     profile = await newProfile();
-    server = await servePackage({
-        first(request, response) {
-            if (request.url !== '/acknowledged') return false;
-            if (++acknowledged === awaited.count) awaited.reached();
-            response.writeHead(204).end();
-            return true;
-        },
-    });
     browser = await launch({ profile });
 });
 after(async () => {
     await browser?.close();
-    await server?.close();
     if (profile) await rm(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 });
 
@@ -143,54 +132,66 @@ function holding(commits) {
     };
 }
 
+/**
+ * One run, in an origin of its own: what a kill cuts off at the end of Chromium's log, Chromium goes on behind when it runs
+ * again, and the next time it finds that log damaged and throws the whole origin away.
+ */
+async function killedOnce(run) {
+    const count = AT_LEAST + Math.floor(Math.random() * MORE);
+    let acknowledged = 0, reached;
+    const enough = new Promise((resolve) => (reached = resolve));
+    const server = await servePackage({
+        first(request, response) {
+            if (request.url !== '/acknowledged') return false;
+            if (++acknowledged === count) reached();
+            response.writeHead(204).end();
+            return true;
+        },
+    });
+    const victim = await openPage(browser, server);
+    const stopped = victim.evaluate(`(${commitWithoutEnd})('crash', ${LOOKS})`).catch((error) => {
+        if (acknowledged < count) throw error;
+    });
+    await Promise.race([enough, stopped]);
+    await sleep(Math.random() * DELAY_MS);
+    await browser.kill();
+    await stopped;
+    browser = await launch({ profile });
+    const page = await openPage(browser, server);
+
+    const dump = await page.run(() => kit.dump('crash'));
+    const commits = dump.chat_sessions[0]?.[1].commitCount ?? 0;
+    const more = commits - acknowledged;
+    assert.ok(acknowledged >= AT_LEAST);
+    assert.ok(more === 0 || more === 1, `run ${run}: ${acknowledged} commits were acknowledged, ${commits} are there`);
+    const found = stored.normal(dump);
+    found.approvals = found.approvals.map(([, { version, approval }]) => [version, approval.status]);
+    assert.deepEqual(found, holding(commits), `run ${run}, after ${commits} commits`);
+
+    // The session goes on.
+    const next = await page.run(async () => {
+        const model = kit.scripted(kit.assistant('Done.'));
+        const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name: 'crash' }, model, tools: [kit.tool('look'), kit.tool('write')] });
+        const session = await runtime.openSession('s');
+        if (session.interrupted) await session.abandon();
+        const result = await session.prompt('Go on');
+        await runtime.close();
+        return [result, model.calls];
+    });
+    assert.deepEqual(next, [{ outcome: 'success', saved: true }, 1]);
+    assert.deepEqual(await page.unhandled(), []);
+    await page.close();
+    await server.close();
+    return { acknowledged, last: `${COMMITS[(commits - 2) % COMMITS.length].what}${more ? ', not yet acknowledged' : ''}` };
+}
+
 test(`killed at ${RUNS} random moments: every acknowledged commit is there, at most one more, and all records agree`, async () => {
     const kills = new Map();
-    let page = await openPage(browser, server), most = 0;
-    /** What each database held when it was left. */
-    const left = new Map();
+    let most = 0;
     for (let run = 0; run < RUNS; run++) {
-        const name = `crash-${run}`;
-        acknowledged = 0;
-        const count = AT_LEAST + Math.floor(Math.random() * MORE);
-        await new Promise((reached, failed) => {
-            awaited = { count, reached };
-            page.evaluate(`(${commitWithoutEnd})(${JSON.stringify(name)}, ${LOOKS})`).catch((error) => acknowledged < count && failed(error));
-        });
-        await sleep(Math.random() * DELAY_MS);
-        await browser.kill();
-        browser = await launch({ profile });
-        page = await openPage(browser, server);
-
-        // What was sent before the kill has been heard by now.
-        const heard = acknowledged;
-        assert.ok(heard >= AT_LEAST);
-        const dump = await page.run((name) => kit.dump(name), name);
-        const commits = dump.chat_sessions[0]?.[1].commitCount ?? 0;
-        const more = commits - heard;
-        assert.ok(more === 0 || more === 1, `run ${run}: ${heard} commits were acknowledged, ${commits} are there`);
-        const found = stored.normal(dump);
-        found.approvals = found.approvals.map(([, { version, approval }]) => [version, approval.status]);
-        assert.deepEqual(found, holding(commits), `run ${run}, after ${commits} commits`);
-        const stage = `${COMMITS[(commits - 2) % COMMITS.length].what}${more ? ', not yet acknowledged' : ''}`;
-        kills.set(stage, (kills.get(stage) ?? 0) + 1);
-        most = Math.max(most, heard);
-
-        // The session goes on.
-        const next = await page.run(async (name) => {
-            const model = kit.scripted(kit.assistant('Done.'));
-            const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name }, model, tools: [kit.tool('look'), kit.tool('write')] });
-            const session = await runtime.openSession('s');
-            if (session.interrupted) await session.abandon();
-            const result = await session.prompt('Go on');
-            await runtime.close();
-            return { result, calls: model.calls, text: kit.toText(await kit.dump(name)) };
-        }, name);
-        assert.deepEqual([next.result, next.calls], [{ outcome: 'success', saved: true }, 1]);
-        left.set(name, next.text);
+        const { acknowledged, last } = await killedOnce(run);
+        kills.set(last, (kills.get(last) ?? 0) + 1);
+        most = Math.max(most, acknowledged);
     }
-    for (const [name, text] of left) {
-        assert.equal(await page.run(async (name) => kit.toText(await kit.dump(name)), name), text, `${name} was changed by a later kill`);
-    }
-    assert.deepEqual(await page.unhandled(), []);
-    console.log(`killed after at most ${most} commits, the last one being: ${[...kills].map(([stage, times]) => `${stage} ${times}`).join('; ')}`);
+    console.log(`killed after at most ${most} commits, the last one being: ${[...kills].map(([last, times]) => `${last} ${times}`).join('; ')}`);
 });

@@ -646,22 +646,27 @@ for (const lost of [1, 2, 3, 4]) {
     });
 }
 
-test('a real quota that is used up at the dispatch: the turn goes on, and flush() saves it when there is room', async () => {
-    // An origin of its own: the browser remembers for a while how much room another one had.
+test('a real quota is used up in mid-session: the turn ends, the error has its numbers, and flush() saves it all when there is room', async () => {
+    // An origin of its own, with a quota of its own.
     const elsewhere = await servePackage();
     const page = await prepared(elsewhere);
     const devtools = await page.context().newCDPSession(page);
     const quota = (quotaSize) => devtools.send('Storage.overrideQuotaForOrigin', { origin: elsewhere.url, quotaSize });
-    await quota(1_000_000);
+    // What it has been told last counts for half a minute: a larger message asks it again.
+    await quota(4_000_000);
     await page.run(async (name) => {
-        window.padding = kit.noise(3_000_000);
-        window.model = kit.scripted(kit.calling(['c1', 'look']), kit.assistant('Done.'));
+        window.model = kit.scripted(kit.assistant('Hello.'), kit.calling(['c1', 'look']), kit.assistant('Done.'));
         window.started = await start(name, { model: window.model, tools: [kit.tool('look', () => 'seen')] });
+        await started.session.prompt('Hello');
+        window.padding = kit.noise(5_000_000);
     }, name);
+    await quota(1_000_000);
     const full = await page.run(async (name) => {
+        const before = kit.toText(await kit.dump(name));
         const result = await started.session.prompt(padding);
         const early = await kit.outcome(() => started.session.flush());
-        return { result, early, dump: await kit.dump(name), counts: started.counts(), state: started.session.state };
+        const same = before === kit.toText(await kit.dump(name));
+        return { result, early, same, estimate: await navigator.storage.estimate(), counts: started.counts(), state: started.session.state };
     }, name);
     await quota(undefined);
     const room = await page.run(async (name) => {
@@ -671,20 +676,35 @@ test('a real quota that is used up at the dispatch: the turn goes on, and flush(
     assert.deepEqual(await page.unhandled(), []);
     await page.close();
     await elsewhere.close();
-    assert.equal(full.result.saved, false);
-    assert.equal(full.result.saveError.code, 'storage_quota');
-    assert.equal(full.early.rejected.code, 'storage_quota');
-    assert.deepEqual(stored.normal(full.dump), EMPTY);
-    assert.deepEqual([full.state.messageCount, full.state.hasPendingSave], [4, true]);
+    assert.deepEqual([full.result.outcome, full.result.saved, full.result.saveError.code], ['success', false, 'storage_quota']);
+    for (const { data } of [full.result.saveError, full.early.rejected]) {
+        // Of the quota that DevTools sets, Chromium tells the page nothing.
+        assert.deepEqual([data.usage, data.quota], [full.estimate.usage, full.estimate.quota]);
+        assert.ok(data.usage > 0 && data.quota > data.usage, JSON.stringify(data));
+    }
+    assert.equal(full.same, true);
+    assert.deepEqual([full.state.messageCount, full.state.hasPendingSave], [6, true]);
     assert.deepEqual(room.flushed, { gave: { $: 'undefined' } });
-    assert.deepEqual(room.counts, { model: 2, checks: 1, tools: [1] });
+    assert.deepEqual(room.counts, { model: 3, checks: 2, tools: [1] });
     assert.deepEqual(room.counts, full.counts);
-    const typed = [{ role: 'user', content: noise(3_000_000), timestamp: 2000 }, { role: 'user', userTurn: true, textLen: 3_000_000, tokens: 750_000 }];
+    const user = (text) => [{ role: 'user', content: text, timestamp: 2000 }, { role: 'user', userTurn: true, textLen: text.length, tokens: Math.ceil(text.length / 4) }];
     assert.deepEqual(stored.normal(room.dump), stored.session({
-        ...then([], 4, ended('success')),
-        messages: [typed, called(['c1', 'look']), answered('c1', 'look', 'seen'), said('Done.')],
+        ...then([], 7, ended('success')), settings: 4,
+        messages: [user('Hello'), said('Hello.'), user(noise(5_000_000)), called(['c1', 'look']), answered('c1', 'look', 'seen'), said('Done.')],
         snapshots: [],
     }));
+});
+
+test('where the browser cannot be asked how much room there is, an exceeded quota is told without numbers', async () => {
+    const found = await page.run(async (name) => {
+        const { session } = await start(name, { model: kit.scripted() });
+        kit.failWrites('quota', 1, 1);
+        Object.defineProperty(navigator, 'storage', { value: undefined, configurable: true });
+        const outcome = await kit.outcome(() => session.setTitle('A title'));
+        delete navigator.storage;
+        return outcome.rejected;
+    }, name);
+    assert.deepEqual([found.code, found.data], ['storage_quota', { cause: 'QuotaExceededError: no more' }]);
 });
 
 test('a setting that cannot be saved is live and pending, and flush() saves it', async () => {
@@ -719,6 +739,8 @@ test('a person clears the site data in mid-session: what is lost is said, nothin
     await page.run(async (name) => {
         window.model = kit.scripted(kit.assistant('Done.'));
         window.started = await start(name, { model: window.model });
+        window.events = [];
+        started.runtime.subscribe((event) => event.type.startsWith('storage') && events.push({ ...event }));
         await started.session.prompt('One');
     }, name);
     await devtools.send('Storage.clearDataForOrigin', { origin: elsewhere.url, storageTypes: 'indexeddb' });
@@ -729,8 +751,9 @@ test('a person clears the site data in mid-session: what is lost is said, nothin
         const shown = [session.state.messageCount, session.state.hasPendingSave];
         const fresh = await runtime.createSession({ id: 'fresh' });
         const next = await fresh.prompt('Three');
-        return { result, flushed, shown, next, listed: (await runtime.listSessions()).map((entry) => entry.id), calls: window.model.calls };
+        return { events, result, flushed, shown, next, listed: (await runtime.listSessions()).map((entry) => entry.id), calls: window.model.calls };
     });
+    assert.deepEqual(found.events, [{ type: 'storage-closed', reason: 'lost' }]);
     assert.deepEqual([found.result.outcome, found.result.saved, found.result.saveError.code], ['success', false, 'not_found']);
     assert.equal(found.flushed.rejected.code, 'not_found');
     assert.deepEqual(found.shown, [4, true]);

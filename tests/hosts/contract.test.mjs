@@ -14,7 +14,7 @@ import * as rc from 'runcontext';
 import type {
     Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
     FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
-    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
+    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
     RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
     SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
@@ -112,9 +112,12 @@ export async function use(): Promise<void> {
     const listed: SessionInfo[] = await runtime.listSessions({ cwd: '/w', limit: 1, before: 'x' });
     await runtime.deleteSession('x');
     const stop: () => void = runtime.subscribe((event: RuntimeEvent) => {
-        if (event.type !== 'skills-changed' && event.type !== 'permissions-changed') void (event.sessionId satisfies string);
+        if (event.type === 'storage-closed') void (event.reason satisfies 'upgraded' | 'deleted' | 'lost');
+        else if (event.type !== 'storage-blocked' && event.type !== 'skills-changed' && event.type !== 'permissions-changed') void (event.sessionId satisfies string);
     });
     stop();
+    const persistence: Persistence = await runtime.requestPersistence();
+    void [persistence.persisted satisfies boolean, persistence.usage satisfies number | undefined, persistence.quota satisfies number | undefined];
 
     const catalog: rc.SkillCatalog = runtime.skills;
     const skill: SkillInfo = await catalog.add({ content: new Uint8Array(1), location: '/x', scope: 'project' });

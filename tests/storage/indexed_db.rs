@@ -47,8 +47,6 @@ extern "C" {
     fn lose_answer();
     fn fail(name: &str);
     fn watch() -> Array;
-    #[wasm_bindgen(catch, js_name = makeVersionOne)]
-    async fn make_version_one(name: &str) -> Result<JsValue, JsValue>;
 }
 
 /// A database of a test's own.
@@ -299,53 +297,6 @@ async fn a_newer_schema_is_refused_and_left_as_it_is() {
         "it has no stores to read"
     );
     assert_eq!(open_at(&place.0, 99).await.unwrap(), "99");
-}
-
-#[test]
-async fn a_database_of_version_1_is_upgraded_with_everything_kept() {
-    let place = Named::new();
-    make_version_one(&place.0).await.unwrap();
-    let before = place.dump().await;
-    assert_eq!(before.len(), 13);
-    let storage = place.connect().await.unwrap();
-    let mut after = place.dump().await;
-    assert_eq!(after.remove("approvals"), Some(Vec::new()));
-    assert_eq!(after, before);
-
-    let s = storage.session("s");
-    let stored = s.load().await.unwrap().unwrap();
-    assert_eq!(
-        (stored.record.counters, stored.record.message_count),
-        (at(2, 1), 2)
-    );
-    assert_eq!(stored.record.settings["title"], "old");
-    assert_eq!(
-        (
-            stored.outlines.len(),
-            stored.snapshots.len(),
-            stored.checkpoints.len()
-        ),
-        (2, 1, 1)
-    );
-    let bodies = s.read_messages(0, 2).await.unwrap();
-    assert_eq!(
-        seen(&bodies[0]),
-        r#"{"role":"user","content":"hello","timestamp":1}"#
-    );
-    assert_eq!(storage.shared().policy_version().await, Ok(7));
-    // What was applied before is known, and a person may be asked.
-    assert_eq!(
-        commit(&s, append("s", "op-2", 2, 2, 3)).await,
-        CommitStatus::AlreadyApplied(at(2, 1))
-    );
-    let asked = Commit {
-        origin: String::new(),
-        ..asks("s", "op-3", "r", Some(0))
-    };
-    assert_eq!(commit(&s, asked).await, CommitStatus::Applied(at(2, 1)));
-    assert_eq!(s.approvals().await.unwrap().len(), 1);
-    drop((storage, s));
-    assert_eq!(open_at(&place.0, 2).await.unwrap(), "2");
 }
 
 #[test]

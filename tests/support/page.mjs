@@ -4,18 +4,20 @@
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { fromText } from './cases/kit.mjs';
 import { packageFolder } from './project.mjs';
 import { serve } from './server.mjs';
 
 const HTML = '<!doctype html><meta charset="utf-8"><title>runcontext</title>';
 
-/** The server: the package at `/pkg/`, the page's side of the tests at `/cases/`, the vectors at `/vectors/`. */
+/** The server: the package at `/pkg/`, the page's side of the tests at `/cases/`, vectors and fixtures at `/vectors/` and `/fixtures/`. */
 export function servePackage(options = {}) {
     return serve({
         folders: {
             '/pkg/': path.resolve(packageFolder()),
             '/cases/': fileURLToPath(new URL('./cases', import.meta.url)),
             '/vectors/': fileURLToPath(new URL('../vectors', import.meta.url)),
+            '/fixtures/': fileURLToPath(new URL('../fixtures', import.meta.url)),
         },
         pages: { '/': HTML },
         ...options,
@@ -53,16 +55,6 @@ export async function openPage(browser, server) {
         return [...found, ...page.uncaught];
     };
     return page;
-}
-
-/** A value that the page sent as text. */
-export function fromText(text) {
-    return JSON.parse(text, (_, value) => {
-        if (typeof value !== 'object' || value === null || !('$' in value)) return value;
-        if (value.$ === 'bytes') return Uint8Array.from(value.bytes);
-        if (value.$ === 'NaN' || value.$.endsWith('Infinity')) return Number(value.$);
-        return value;
-    });
 }
 
 /** The code units of a text. */

@@ -10,9 +10,14 @@ use wasm_bindgen::JsValue;
 use super::{
     Durability,
     database::{self, Asked, Handle, PATIENCE_MS, Work},
+    room,
     schema::STEPS,
 };
-use crate::{ErrorCode, Result, list::Listed, storage::closed};
+use crate::{
+    ErrorCode, Result,
+    list::Listed,
+    storage::{StorageEvent, StorageListener, closed},
+};
 
 /// Makes requests, all of them before the first is waited for.
 pub type Ask<'a> = &'a dyn Fn(&Work) -> Result<Vec<Asked>>;
@@ -44,6 +49,8 @@ pub struct Connection {
     name: String,
     durability: Durability,
     current: RefCell<Option<Rc<Handle>>>,
+    listener: Rc<RefCell<Option<StorageListener>>>,
+    data_loss: RefCell<Option<String>>,
     closed: Cell<bool>,
 }
 
@@ -54,15 +61,29 @@ impl Connection {
             name: name.to_owned(),
             durability,
             current: RefCell::new(None),
+            listener: Rc::default(),
+            data_loss: RefCell::default(),
             closed: Cell::new(false),
         };
-        connection.handle().await?;
-        Ok(connection)
+        match connection.handle().await {
+            Ok(_) => Ok(connection),
+            Err(error) => Err(room::measured(error).await),
+        }
+    }
+
+    /// Tells what happens to the connection.
+    pub fn watch(&self, listener: StorageListener) {
+        self.listener.replace(Some(listener));
     }
 
     /// The database's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What the browser said of a loss.
+    pub fn data_loss(&self) -> Option<String> {
+        self.data_loss.borrow().clone()
     }
 
     /// Closes for good.
@@ -75,9 +96,13 @@ impl Connection {
 
     /// Carries a task out; where the connection was lost, once more in a new one.
     pub async fn run(&self, task: &Task<'_>) -> Result<()> {
-        match self.attempt(task).await {
+        let done = match self.attempt(task).await {
             Err(error) if error.code() == ErrorCode::StorageLost => self.attempt(task).await,
             first => first,
+        };
+        match done {
+            Err(error) => Err(room::measured(error).await),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -148,7 +173,25 @@ impl Connection {
         if let Some(handle) = self.usable()? {
             return Ok(handle);
         }
-        let opened = Rc::new(database::open(&self.name, STEPS, PATIENCE_MS).await?);
+        let listener = Rc::clone(&self.listener);
+        let tell: StorageListener = Rc::new(move |event| {
+            let listener = listener.borrow().clone();
+            if let Some(listener) = listener {
+                listener(event);
+            }
+        });
+        let opened = match database::open(&self.name, STEPS, PATIENCE_MS, Rc::clone(&tell)).await {
+            Ok(opened) => Rc::new(opened),
+            Err(error) => {
+                if error.code() == ErrorCode::StorageBlocked {
+                    tell(StorageEvent::Blocked);
+                }
+                return Err(error);
+            }
+        };
+        if let Some(said) = opened.data_loss() {
+            self.data_loss.replace(Some(said));
+        }
         // Somebody else may have been faster, or has closed.
         if let Some(handle) = self.usable()? {
             return Ok(handle);

@@ -25,7 +25,10 @@ use super::{
     Durability, failure, records,
     schema::{Step, Upgrade},
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    storage::{StorageEvent, StorageListener},
+};
 
 /// After so long an `open()` that neither succeeds nor fails is given up: it waits behind another tab.
 pub const PATIENCE_MS: i32 = 10_000;
@@ -55,18 +58,21 @@ extern "C" {
 pub struct Handle {
     database: IdbDatabase,
     open: Rc<Cell<bool>>,
-    _on_end: Closure<dyn FnMut()>,
+    data_loss: Option<String>,
+    _on_end: Closure<dyn FnMut(JsValue)>,
 }
 
 impl Handle {
-    fn new(database: IdbDatabase) -> Self {
+    fn new(database: IdbDatabase, listener: StorageListener, data_loss: Option<String>) -> Self {
         let open = Rc::new(Cell::new(true));
         // Another tab upgrades or deletes the database, or the browser has closed it; closing again does nothing.
-        let on_end = Closure::<dyn FnMut()>::new({
+        let on_end = Closure::<dyn FnMut(JsValue)>::new({
             let (open, database) = (Rc::clone(&open), database.clone());
-            move || {
-                open.set(false);
+            move |event: JsValue| {
                 database.close();
+                if open.replace(false) {
+                    listener(why_closed(&event));
+                }
             }
         });
         let listener = Some(on_end.as_ref().unchecked_ref());
@@ -75,8 +81,14 @@ impl Handle {
         Self {
             database,
             open,
+            data_loss,
             _on_end: on_end,
         }
+    }
+
+    /// What the browser said where it threw away what was there before.
+    pub fn data_loss(&self) -> Option<String> {
+        self.data_loss.clone()
     }
 
     /// Whether a transaction can be begun.
@@ -126,6 +138,15 @@ impl Drop for Handle {
         self.database.set_onversionchange(None);
         self.database.set_onclose(None);
         self.database.close();
+    }
+}
+
+/// Why a connection closes: another tab wants a version that the database is to have, or none.
+fn why_closed(event: &JsValue) -> StorageEvent {
+    match event.dyn_ref::<IdbVersionChangeEvent>() {
+        Some(change) if change.new_version().is_some() => StorageEvent::Upgraded,
+        Some(_) => StorageEvent::Deleted,
+        None => StorageEvent::Lost,
     }
 }
 
@@ -247,8 +268,13 @@ fn factory() -> Result<IdbFactory> {
     }
 }
 
-/// Opens a database at the version that `steps` lead to.
-pub async fn open(name: &str, steps: &'static [Step], patience_ms: i32) -> Result<Handle> {
+/// Opens a database at the version that `steps` lead to. The listener hears when somebody else closes it.
+pub async fn open(
+    name: &str,
+    steps: &'static [Step],
+    patience_ms: i32,
+    listener: StorageListener,
+) -> Result<Handle> {
     let version = u32::try_from(steps.len()).unwrap_or(u32::MAX);
     let request = factory()?
         .open_with_u32(name, version)
@@ -257,7 +283,9 @@ pub async fn open(name: &str, steps: &'static [Step], patience_ms: i32) -> Resul
         request: request.clone(),
         name: name.to_owned(),
         steps,
+        listener,
         refused: RefCell::new(None),
+        data_loss: RefCell::new(None),
         settled: Cell::new(false),
         answer: RefCell::new(None),
         waker: RefCell::new(None),
@@ -284,8 +312,10 @@ struct Opening {
     request: IdbOpenDbRequest,
     name: String,
     steps: &'static [Step],
+    listener: StorageListener,
     /// Why a step of the upgrade failed. The browser only says that the upgrade was aborted.
     refused: RefCell<Option<Error>>,
+    data_loss: RefCell<Option<String>>,
     settled: Cell<bool>,
     answer: RefCell<Option<Result<Handle>>>,
     waker: RefCell<Option<Waker>>,
@@ -297,7 +327,13 @@ impl Opening {
         self.settle(match kind.as_deref() {
             Some("upgradeneeded") => return self.upgrade(event.unchecked_ref()),
             // Whatever comes after the answer is dropped, and so closed.
-            Some("success") => given(self.request.result()).map(|it| Handle::new(it.unchecked_into())),
+            Some("success") => given(self.request.result()).map(|it| {
+                Handle::new(
+                    it.unchecked_into(),
+                    Rc::clone(&self.listener),
+                    self.data_loss.take(),
+                )
+            }),
             Some("error") => Err(self.failure()),
             _ => Err(failure::blocked(&self.name)),
         });
@@ -311,6 +347,11 @@ impl Opening {
             database: database.unchecked_into(),
             transaction,
         };
+        // Chromium's own members.
+        let said = |name| records::member(event, name).as_string();
+        if said("dataLoss").as_deref() == Some("total") {
+            self.data_loss.replace(said("dataLossMessage"));
+        }
         let done = event.old_version() as usize;
         for step in self.steps.iter().skip(done) {
             if let Err(exception) = step(&upgrade) {
@@ -355,7 +396,7 @@ impl Opening {
 mod tests {
     use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
-    use super::*;
+    use super::{open as opened, *};
     use crate::ErrorCode;
 
     wasm_bindgen_test_configure!(run_in_browser);
@@ -375,6 +416,18 @@ mod tests {
         upgrade.database.create_object_store("half")?;
         Err(js_sys::Error::new("the step failed").into())
     };
+
+    async fn open(name: &str, steps: &'static [Step], patience_ms: i32) -> Result<Handle> {
+        opened(name, steps, patience_ms, Rc::new(|_| {})).await
+    }
+
+    /// The same, and what it hears.
+    async fn watched(name: &str, steps: &'static [Step]) -> (Handle, Rc<RefCell<Vec<StorageEvent>>>) {
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let listener = Rc::clone(&heard);
+        let listener = Rc::new(move |event| listener.borrow_mut().push(event));
+        (opened(name, steps, PATIENCE_MS, listener).await.unwrap(), heard)
+    }
 
     async fn thing(handle: &Handle) -> Option<String> {
         let work = handle.read(&["things"]).unwrap();
@@ -466,10 +519,11 @@ mod tests {
 
     #[wasm_bindgen_test]
     async fn a_connection_closes_for_an_upgrade_and_says_so() {
-        let old = open("polite", &[FIRST], PATIENCE_MS).await.unwrap();
+        let (old, heard) = watched("polite", &[FIRST]).await;
         assert!(old.is_open());
         let new = open("polite", &[FIRST, SECOND], PATIENCE_MS).await.unwrap();
         assert!(!old.is_open());
+        assert_eq!(*heard.borrow(), [StorageEvent::Upgraded]);
         assert!(new.is_open());
         let error = old.read(&["things"]).err().unwrap();
         assert_eq!(error.code(), ErrorCode::StorageLost);
@@ -478,11 +532,31 @@ mod tests {
     }
 
     #[wasm_bindgen_test]
-    async fn a_forced_close_is_noticed() {
-        let handle = open("forced", &[FIRST], PATIENCE_MS).await.unwrap();
-        let close = web_sys::Event::new("close").unwrap();
-        handle.database.dispatch_event(&close).unwrap();
+    async fn a_forced_close_is_noticed_and_told_once() {
+        let (handle, heard) = watched("forced", &[FIRST]).await;
+        for _ in 0..2 {
+            let close = web_sys::Event::new("close").unwrap();
+            handle.database.dispatch_event(&close).unwrap();
+        }
         assert!(!handle.is_open());
+        assert_eq!(*heard.borrow(), [StorageEvent::Lost]);
+    }
+
+    #[wasm_bindgen_test]
+    async fn a_connection_closes_for_a_deletion_and_says_so() {
+        let (old, heard) = watched("deleted", &[FIRST]).await;
+        factory().unwrap().delete_database("deleted").unwrap();
+        let new = open("deleted", &[FIRST, SECOND], PATIENCE_MS).await.unwrap();
+        assert_eq!((old.is_open(), new.is_open()), (false, true));
+        assert_eq!(*heard.borrow(), [StorageEvent::Deleted]);
+    }
+
+    #[wasm_bindgen_test]
+    async fn who_closes_a_connection_is_told_nothing() {
+        let (handle, heard) = watched("closed", &[FIRST]).await;
+        handle.close();
+        drop(open("closed", &[FIRST, SECOND], PATIENCE_MS).await.unwrap());
+        assert_eq!(*heard.borrow(), []);
     }
 
     #[wasm_bindgen_test]

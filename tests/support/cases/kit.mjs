@@ -25,6 +25,16 @@ function marked(value) {
     return Object.fromEntries(Object.keys(value).map((key) => [key, marked(value[key])]));
 }
 
+/** A value that was marked. */
+export function fromText(text) {
+    return JSON.parse(text, (_, value) => {
+        if (typeof value !== 'object' || value === null || !('$' in value)) return value;
+        if (value.$ === 'bytes') return Uint8Array.from(value.bytes);
+        if (value.$ === 'NaN' || value.$.endsWith('Infinity')) return Number(value.$);
+        return value;
+    });
+}
+
 /** What a test compares of an error. */
 export function plainError(error) {
     return {
@@ -80,6 +90,19 @@ export async function dump(name) {
     } finally {
         database.close();
     }
+}
+
+/** Makes the database that a file of `tests/fixtures/schema` describes, past the package. */
+export async function makeDatabase(name, { version, stores }) {
+    const request = indexedDB.open(name, version);
+    request.onupgradeneeded = () => {
+        for (const [store, { keyPath, indexes, records }] of Object.entries(stores)) {
+            const made = request.result.createObjectStore(store, { keyPath });
+            for (const [index, { keyPath, unique }] of Object.entries(indexes)) made.createIndex(index, keyPath, { unique });
+            for (const [key, record] of records) keyPath === null ? made.put(record, key) : made.put(record);
+        }
+    };
+    (await settled(request)).close();
 }
 
 /** Changes a record. */
