@@ -5,8 +5,9 @@ use anyhow::{Result, bail};
 use crate::report::step;
 use crate::{build, places, run, setup};
 
-/// What can be measured: `benches/NAME.rs` natively, `benches/NAME.mjs` in Node.
-const SUBJECTS: [&str; 1] = ["gate"];
+/// What can be measured: `gate` by `benches/gate.rs` natively and by `benches/gate.mjs` in Node, `storage` by
+/// `benches/storage.mjs` in Chromium.
+const SUBJECTS: [&str; 2] = ["gate", "storage"];
 
 /// The `bench` command.
 pub fn command(arguments: &[String]) -> Result<()> {
@@ -15,19 +16,32 @@ pub fn command(arguments: &[String]) -> Result<()> {
         [subject] if SUBJECTS.contains(&subject.as_str()) => vec![subject.as_str()],
         _ => bail!("bench takes one of: {}", SUBJECTS.join(" ")),
     };
-    let builder = setup::for_build()?;
+    // Set-up says itself what it does; a browser is needed for storage alone.
+    let (builder, chromium) = if subjects.contains(&"storage") {
+        let tester = setup::for_tests()?;
+        (tester.builder, Some(tester.browser.chromium))
+    } else {
+        (setup::for_build()?, None)
+    };
     setup::packages_of("benches")?;
     build::make(&builder)?;
     for subject in subjects {
-        step(&format!("bench {subject}, native"), || {
-            run::run(
-                run::program("cargo", ["bench", "--package", "runcontext", "--bench", subject])
-                    .current_dir(places::root()),
-            )
-        })?;
-        step(&format!("bench {subject}, in Node"), || {
+        if subject == "gate" {
+            step("bench gate, native", || {
+                run::run(
+                    run::program("cargo", ["bench", "--package", "runcontext", "--bench", subject])
+                        .current_dir(places::root()),
+                )
+            })?;
+        }
+        step(&format!("bench {subject}, in JavaScript"), || {
             let script = places::root().join("benches").join(format!("{subject}.mjs"));
-            run::run(run::program("node", [script]).env("RUNCONTEXT_PKG", places::package()))
+            let mut node = run::program("node", [script]);
+            node.env("RUNCONTEXT_PKG", places::package());
+            if let Some(chromium) = &chromium {
+                node.env("RUNCONTEXT_CHROMIUM", chromium);
+            }
+            run::run(&mut node)
         })?;
     }
     Ok(())

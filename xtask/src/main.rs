@@ -38,7 +38,7 @@ usage: cargo xtask <command>
                             every check and test, or the named suites:
                             fmt clippy clippy-wasm native wasm package hosts browser e2e
                             ARGS go to the one named suite (cargo test arguments, or test file names)
-  bench [SUBJECT]           measure ratios, natively and in Node: gate
+  bench [SUBJECT]           measure ratios: gate (natively and in Node), storage (in Chromium)
   demo [--port N] [--no-build]
                             build the package and serve the demo site on 127.0.0.1
 ";
