@@ -4,8 +4,8 @@ import type { StorageAdapter } from './storage/adapter.js';
 export const version: string;
 
 /**
- * Loads the module. Safe to call twice and at the same time, safe to call again after a failure. On Node the import
- * alone suffices. After `module_failed` it makes a new instance; what was saved is still in storage.
+ * Loads the module. Safe to call twice and at the same time, safe to call again after a failure. On Node and on workerd
+ * the import alone suffices. After `module_failed` it makes a new instance; what was saved is still in storage.
  *
  * @param input where the module comes from; by default the file of this package, beside the code
  * @throws {RunContextError} `module_failed` when it cannot be loaded, `invalid_argument` when it is another module

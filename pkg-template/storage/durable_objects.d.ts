@@ -3,7 +3,7 @@ import type { StorageAdapter } from './adapter.js';
 /** What is used of a binding of a worker to Durable Objects. */
 export interface Namespace {
     idFromName(name: string): any;
-    get(id: any): { fetch(url: string, init: { method: string; body: Uint8Array }): Promise<{ arrayBuffer(): Promise<ArrayBuffer> }> };
+    get(id: any): { fetch(url: string, init: any): Promise<{ arrayBuffer(): Promise<ArrayBuffer> }> };
 }
 
 export interface DurableObjectsOptions {

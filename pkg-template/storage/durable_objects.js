@@ -291,9 +291,8 @@ class Answering {
         try {
             answer = { gave: await this.#methods[new URL(request.url).pathname.slice(1)](...args) };
         } catch (error) {
-            const { code, message } = /** @type {Error & { code?: string }} */ (error);
-            const known = /SQLITE_FULL/.test(message) ? 'storage_quota' : 'storage_failed';
-            answer = { refused: { code: code ?? known, message } };
+            const { code = 'storage_failed', message } = /** @type {Error & { code?: string }} */ (error);
+            answer = { refused: { code, message } };
         }
         // The answer leaves when what was written is durable: the runtime holds it back until then.
         return new Response(pack(answer));
@@ -333,9 +332,11 @@ const caller = (namespace, name) => async (method, ...args) => {
         answer = unpack(await response.arrayBuffer());
     } catch (error) {
         const { message, overloaded } = /** @type {Error & { overloaded?: boolean }} */ (error);
-        // What is overloaded is not asked again at once.
+        // The storage fills up behind the object's back, as what it wrote is made durable: the object is lost then.
+        if (message.includes('SQLITE_FULL')) throw coded('storage_quota', `the durable object is full, delete what is not needed: ${message}`);
+        // What is overloaded must not be asked again at once, as what is lost is.
         if (overloaded) throw coded('storage_failed', `the durable object has too much to do, try again later: ${message}`);
-        throw coded('storage_lost', `the durable object was lost in the middle of a call: ${message}`);
+        throw coded('storage_lost', `the durable object was lost in the middle of a call, try again: ${message}`);
     }
     if (answer.refused !== undefined) throw coded(answer.refused.code, answer.refused.message);
     return answer.gave;

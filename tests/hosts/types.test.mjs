@@ -105,6 +105,18 @@ import 'runcontext/hosts/walk';
 const STORAGE = `
 import { memoryStorage, type StorageAdapter } from 'runcontext';
 import { conformance, type Case, type Place } from 'runcontext/storage/conformance';
+import { DirectoryObject, durableObjects, SessionObject, SharedObject, type DurableObjectsOptions, type Namespace } from 'runcontext/storage/durable-objects';
+
+/** As the types of Cloudflare's workers have it, in short. */
+interface Binding { idFromName(name: string): { toString(): string }; get(id: { toString(): string }): { fetch(input: Request | string, init?: RequestInit): Promise<Response> } }
+class Mine extends SessionObject {}
+export const objects = [DirectoryObject, SharedObject, Mine].map((made) => new made({}, {}));
+
+export async function remote(binding: Binding): Promise<StorageAdapter[]> {
+    const namespace: Namespace = binding;
+    const options: DurableObjectsOptions = { sessions: namespace, shared: binding, directory: binding };
+    return [durableObjects(options), durableObjects({ ...options, space: 'mine' })];
+}
 
 export async function use(mine: StorageAdapter): Promise<string[]> {
     const places: Place[] = [{ open: memoryStorage }, { open: async () => mine, reopen: async (adapter: StorageAdapter) => adapter }];
@@ -116,10 +128,13 @@ export async function use(mine: StorageAdapter): Promise<string[]> {
 
 const WRONG_STORAGE = `
 import { conformance } from 'runcontext/storage/conformance';
+import { durableObjects } from 'runcontext/storage/durable-objects';
 // @ts-expect-error a place opens adapters
 conformance({});
 // @ts-expect-error an adapter has three parts
 conformance({ open: () => ({ kind: 'mine', persistent: true }) });
+// @ts-expect-error three namespaces are needed
+durableObjects({});
 // @ts-expect-error what the adapters have in common is no part of the package's interface
 import 'runcontext/storage/commit';
 `;

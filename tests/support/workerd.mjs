@@ -22,14 +22,17 @@ function binary() {
  * Workers, ready to be started.
  *
  * @param {Record<string, string>} workers the source of each, by name; the first one has the Durable Objects
- * @param {string[]} [classes] the classes of Durable Objects that it exports; each is a binding of every worker, by its name
+ * @param {object} [options]
+ * @param {string[]} [options.classes] the classes of Durable Objects that it exports; each is a binding of every worker, by its name
+ * @param {number} [options.report] a port of this machine, that the workers reach by their binding `REPORT`
  */
-export async function workers(workers, classes = []) {
+export async function workers(workers, { classes = [], report } = {}) {
     const sources = Object.entries(workers).map(([name, source]) => [`${name}.js`, source]);
     const project = await installed(Object.fromEntries(sources));
     await mkdir(path.join(project.folder, 'disk'));
     const names = Object.keys(workers);
     const services = [`( name = "disk", disk = ( path = "${project.folder}/disk", writable = true ) )`];
+    if (report) services.push(`( name = "report", external = ( address = "127.0.0.1:${report}", http = () ) )`);
     for (const name of names) {
         const outdir = path.join(project.folder, 'bundled', name);
         await build({
@@ -40,6 +43,7 @@ export async function workers(workers, classes = []) {
         const files = (await readdir(outdir)).sort((file) => (file === `${name}.js` ? -1 : 1));
         const modules = files.map((file) => `( name = "${file}", ${file.endsWith('.wasm') ? 'wasm' : 'esModule'} = embed "bundled/${name}/${file}" )`);
         const bindings = classes.map((made) => `( name = "${made}", durableObjectNamespace = ( className = "${made}", serviceName = "${names[0]}" ) )`);
+        if (report) bindings.push('( name = "REPORT", service = "report" )');
         const objects = classes.map((made) => `( className = "${made}", uniqueKey = "${made}", enableSql = true )`);
         const storage = `durableObjectNamespaces = [ ${objects.join(', ')} ], durableObjectStorage = ( localDisk = "disk" ),`;
         services.push(`( name = "${name}", worker = (
