@@ -136,12 +136,9 @@ function sessionIn(storage) {
             const { timestamp, messageCount = before?.messageCount ?? 0 } = commit;
             const changed = [timestamp, messageCount, counters.conversation, counters.settings];
             sql.exec('update session set updated_at = ?, message_count = ?, conversation = ?, settings = ?', ...changed);
-            const outlines = new Set();
             for (const { store, position, value } of commit.records) {
-                // What is replaced is what was there before this commit.
-                if (store === 'message_outlines' && !outlines.has(position)) parts.remove(store, position);
-                if (store === 'message_outlines') outlines.add(position);
-                parts.add(store, position, value);
+                if (store === 'message_outlines') parts.put(store, position, value);
+                else parts.add(store, position, value);
             }
             commit.approvals.forEach(({ id, value }, at) => {
                 parts.remove('approvals', id);
