@@ -1,5 +1,5 @@
-// workerd is killed at random moments while a worker commits; another one on the same storage finds every commit that was
-// acknowledged, at most one more, and nothing that is half.
+// workerd is killed at random moments while one worker commits to the adapter, and another one prompts in a session of a
+// runtime; another workerd on the same storage finds all that was acknowledged, at most one more, and nothing that is half.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -9,17 +9,20 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { workers } from '../support/workerd.mjs';
 
 const KILLS = process.env.RUNCONTEXT_DEEP === '1' ? 100 : 20;
+/** So many commits are acknowledged at least. A prompt is three: the message, the answer, the end. */
 const ACKNOWLEDGED = 50;
+const PROMPTS = Math.ceil(ACKNOWLEDGED / 3);
 
-/** Commits without end, and reports each commit that was acknowledged before the next; looks what is there. */
+/** Commits and prompts without end, and reports each one that was acknowledged before the next; looks what is there. */
 const WORKER = `
+import { Runtime } from 'runcontext';
 import { durableObjects } from 'runcontext/storage/durable-objects';
 
 export { DirectoryObject, SessionObject, SharedObject } from 'runcontext/storage/durable-objects';
 
 const bytes = (text) => new TextEncoder().encode(text);
-/** Every fifth message is larger than a row. */
-const body = (at) => JSON.stringify({ at, text: 'x'.repeat(at % 5 === 4 ? 1_500_000 : 100) });
+/** Every tenth message is larger than a row. */
+const body = (at) => JSON.stringify({ at, text: 'x'.repeat(at % 10 === 9 ? 1_100_000 : 100) });
 const commit = (at) => ({
     sessionId: 's', operationId: 'commit ' + at, origin: 'made', timestamp: at, expected: at, messageCount: at + 1,
     records: [
@@ -32,18 +35,31 @@ const commit = (at) => ({
     settings: { ['even' + at % 2]: bytes('' + at) },
 });
 
+const answer = (to) => ({ role: 'assistant', content: [{ type: 'text', text: 'answer to ' + to }], stopReason: 'stop' });
+
 const WORK = {
-    async commit({ session, env }) {
+    async commit({ adapter, report }) {
+        const session = adapter.session('s');
         await session.commit({
             sessionId: 's', operationId: 'made', origin: 'made', timestamp: 0, records: [], approvals: [], settings: {},
             create: { header: bytes('header'), settings: { made: bytes('made') } },
         });
         for (let at = 0; ; at++) {
             const { status } = await session.commit(commit(at));
-            await env.REPORT.fetch('http://report/', { method: 'POST', body: status });
+            await report('commits', status === 'applied');
         }
     },
-    async look({ session }) {
+    async prompt({ adapter, report }) {
+        const model = { complete: async ({ messages }) => answer(messages.at(-1).content) };
+        const runtime = await Runtime.open({ storage: adapter, model });
+        const session = await runtime.createSession({ id: 'p', cwd: '/w' });
+        for (let at = 0; ; at++) {
+            const { outcome, saved } = await session.prompt('question ' + at);
+            await report('prompts', saved && outcome === 'success');
+        }
+    },
+    async look({ adapter }) {
+        const session = adapter.session('s');
         const stored = await session.load();
         const text = (value) => new TextDecoder().decode(value);
         const read = (part) => (part instanceof Uint8Array ? text(part) : part);
@@ -55,27 +71,40 @@ const WORK = {
         const next = await session.commit(commit(count));
         return { found, messages: messages.length, wrong, again: again.status, next: next.status };
     },
+    /** The session of the runtime; the turn that was cut off is ended, and another one is begun. */
+    async open({ adapter }) {
+        const model = { complete: async () => answer('the last one') };
+        const runtime = await Runtime.open({ storage: adapter, model });
+        const session = await runtime.openSession('p');
+        const { messages, interrupted, state, header } = session;
+        const contents = (list) => list.map(({ content }) => (typeof content === 'string' ? content : content[0].text));
+        const found = { contents: contents(messages), count: state.messageCount, isInterrupted: interrupted !== undefined, id: header.id };
+        if (found.isInterrupted) await session.abandon();
+        const { saved } = await session.prompt('the last question');
+        return { ...found, saved, later: contents(session.messages).slice(messages.length) };
+    },
 };
 
 export default {
     async fetch(request, env) {
         const space = await request.json();
         const { SessionObject: sessions, SharedObject: shared, DirectoryObject: directory } = env;
-        const session = durableObjects({ sessions, shared, directory, space }).session('s');
-        return Response.json(await WORK[new URL(request.url).pathname.slice(1)]({ session, env }));
+        const adapter = durableObjects({ sessions, shared, directory, space });
+        const report = (what, isRight) => env.REPORT.fetch('http://report/' + what, { method: 'POST', body: '' + isRight });
+        return Response.json(await WORK[new URL(request.url).pathname.slice(1)]({ adapter, report }));
     },
 };
 `;
 
 let server, made, workerd;
-/** How many commits of this run were acknowledged, and who waits for the next one. */
+/** What was acknowledged in this run, and who waits for more of it. */
 let acknowledged, heard;
 before(async () => {
     server = createServer(async (request, response) => {
-        let status = '';
-        for await (const part of request) status += part;
-        assert.equal(status, 'applied');
-        acknowledged++;
+        let isRight = '';
+        for await (const part of request) isRight += part;
+        assert.equal(isRight, 'true');
+        acknowledged[request.url.slice(1)]++;
         heard();
         response.end();
     });
@@ -92,24 +121,31 @@ after(async () => {
 
 const numbers = (count) => Array.from({ length: count }, (_, at) => `${at}`);
 
+/** Both work until enough is acknowledged, and are killed somewhat later. */
+async function work(space) {
+    const until = ACKNOWLEDGED + Math.floor(Math.random() * 20);
+    acknowledged = { commits: 0, prompts: 0 };
+    const enough = new Promise((resolve) => {
+        heard = () => acknowledged.commits >= until && acknowledged.prompts >= PROMPTS && resolve();
+    });
+    const ended = ['/commit', '/prompt'].map((path) => workerd.ask('main', path, space).catch((error) => error));
+    await Promise.race([enough, ...ended.map((end) => end.then((error) => Promise.reject(error)))]);
+    // A commit takes a few milliseconds: the kill comes anywhere in it.
+    await sleep(Math.random() * 8);
+    await workerd.kill();
+    await Promise.all(ended);
+    return acknowledged;
+}
+
 for (let run = 1; run <= KILLS; run++) {
-    test(`kill ${run} of ${KILLS}: what was acknowledged is there, at most one commit more, and all of it agrees`, async (t) => {
+    test(`kill ${run} of ${KILLS}: what was acknowledged is there, at most one more, and all of it agrees`, async (t) => {
         const space = `run ${run}`;
-        const until = ACKNOWLEDGED + Math.floor(Math.random() * 20);
-        acknowledged = 0;
-        const enough = new Promise((resolve) => (heard = () => acknowledged === until && resolve()));
-        const ended = workerd.ask('main', '/commit', space).catch((error) => error);
-        await Promise.race([enough, ended.then((error) => Promise.reject(error))]);
-        // A commit takes a few milliseconds: the kill comes anywhere in it.
-        await sleep(Math.random() * 8);
-        await workerd.kill();
-        await ended;
-        const sure = acknowledged;
+        const { commits, prompts } = await work(space);
         workerd = await made.start();
+
         const { found, messages, wrong, again, next } = await workerd.ask('main', '/look', space);
         const count = found.counters.conversation;
-        assert.ok(count === sure || count === sure + 1, `${sure} were acknowledged, ${count} are there`);
-        t.diagnostic(`${sure} acknowledged, ${count} there`);
+        assert.ok(count === commits || count === commits + 1, `${commits} commits were acknowledged, ${count} are there`);
         const last = `${count - 1}`;
         assert.deepEqual(found, {
             header: 'header', origin: 'made', updatedAt: count - 1, messageCount: count, counters: { conversation: count, settings: count },
@@ -119,5 +155,16 @@ for (let run = 1; run <= KILLS; run++) {
         });
         assert.deepEqual([messages, wrong], [count, -1]);
         assert.deepEqual([again, next], ['already-applied', 'applied']);
+
+        const opened = await workerd.ask('main', '/open', space);
+        const { contents } = opened;
+        const expected = contents.map((_, at) => (at % 2 ? `answer to question ${(at - 1) / 2}` : `question ${at / 2}`));
+        assert.ok(contents.length >= 2 * prompts && contents.length <= 2 * prompts + 2, `${prompts} prompts were acknowledged, ${contents.length} messages are there`);
+        assert.deepEqual([contents, opened.count, opened.id], [expected, contents.length, 'p']);
+        // The last prompt may be whole: then its end is there, or it is interrupted all the same.
+        if (contents.length === 2 * prompts) assert.equal(opened.isInterrupted, false);
+        if (contents.length % 2) assert.equal(opened.isInterrupted, true);
+        assert.deepEqual([opened.saved, opened.later], [true, ['the last question', 'answer to the last one']]);
+        t.diagnostic(`${commits} commits and ${prompts} prompts acknowledged, ${count} commits and ${contents.length / 2} prompts there`);
     });
 }
