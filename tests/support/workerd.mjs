@@ -74,14 +74,12 @@ async function start(config, names) {
         child.once('error', reject);
     });
     const ports = {};
-    const listening = (async () => {
-        for await (const line of createInterface({ input: child.stdio[3] })) {
-            const { socket, port } = JSON.parse(line);
-            ports[socket] = port;
-            if (names.every((name) => name in ports)) return;
-        }
-    })();
-    await Promise.race([listening, exited.then((code) => Promise.reject(new Error(`workerd ended with ${code}: ${said}`)))]);
+    for await (const line of createInterface({ input: child.stdio[3] })) {
+        const { socket, port } = JSON.parse(line);
+        ports[socket] = port;
+        if (names.every((name) => name in ports)) break;
+    }
+    if (!names.every((name) => name in ports)) throw new Error(`workerd ended with ${await exited}: ${said}`);
     return {
         /**
          * Posts JSON to a worker and gives the JSON that it answered.
@@ -96,8 +94,6 @@ async function start(config, names) {
             if (!response.ok) throw new Error(`${response.status} ${text} ${said}`);
             return JSON.parse(text);
         },
-        /** What it printed. */
-        said: () => said,
         /** Ends it as when the machine goes down; once this resolves, it no longer runs. */
         async kill() {
             child.kill('SIGKILL');
