@@ -1,4 +1,5 @@
-// Whole sessions on Durable Objects, in a real workerd: two workers, each an isolate of its own, on the same objects.
+// Whole sessions on Durable Objects, in a real workerd: two workers, each an isolate of its own, on the same objects, which
+// may be lost.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -63,6 +64,18 @@ const WORK = {
         for (const { id, note } of await permissions.listRules()) if (note === 'from elsewhere') await permissions.deleteRule(id);
         return null;
     },
+    /** A prompt while the session's object is lost, so many times, each time after it committed. */
+    async lost({ open, body: { id, times } }) {
+        const model = { calls: 0, complete: async () => assistant('answer ' + ++model.calls) };
+        const session = await (await open({ model })).createSession({ id, cwd: '/w' });
+        globalThis.losses = times;
+        const { saved, saveError } = await session.prompt('Hello');
+        const pending = session.state.hasPendingSave;
+        globalThis.losses = 0;
+        await session.flush();
+        const stored = await (await open()).openSession(id);
+        return { saved, code: saveError?.code, pending, later: session.state.hasPendingSave, calls: model.calls, stored: stored.messages.length };
+    },
     async remove({ open }) {
         const runtime = await open();
         await runtime.deleteSession('s');
@@ -79,9 +92,30 @@ export default {
         const storage = durableObjects({ sessions: env.SessionObject, shared: env.SharedObject, directory: env.DirectoryObject });
         const open = (options) => Runtime.open({ storage, ...options });
         const report = (what) => env.REPORT.fetch('http://report/' + what);
-        return Response.json(await WORK[new URL(request.url).pathname.slice(1)]({ open, report }));
+        return Response.json(await WORK[new URL(request.url).pathname.slice(1)]({ open, report, body: await request.json() }));
     },
 };
+`;
+
+const OBJECTS = `
+import { SessionObject as Sessions } from 'runcontext/storage/durable-objects';
+export { DirectoryObject, SharedObject } from 'runcontext/storage/durable-objects';
+
+export class SessionObject extends Sessions {
+    #state;
+    constructor(state, env) {
+        super(state, env);
+        this.#state = state;
+    }
+    async fetch(request) {
+        const response = await super.fetch(request);
+        if (request.url.endsWith('/commit') && globalThis.losses-- > 0) {
+            await this.#state.storage.sync();
+            this.#state.abort('gone');
+        }
+        return response;
+    }
+}
 `;
 
 let server, made, workerd;
@@ -92,8 +126,7 @@ before(async () => {
         response.end();
     });
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const one = worker("export { DirectoryObject, SessionObject, SharedObject } from 'runcontext/storage/durable-objects';");
-    made = await workers({ one, two: worker('') }, { classes: ['SessionObject', 'SharedObject', 'DirectoryObject'], report: server.address().port });
+    made = await workers({ one: worker(OBJECTS), two: worker('') }, { classes: ['SessionObject', 'SharedObject', 'DirectoryObject'], report: server.address().port });
     workerd = await made.start();
 });
 after(async () => {
@@ -130,7 +163,17 @@ test('a deny rule of another isolate decides the very next call of a live sessio
     ]);
 });
 
+test('a session whose object is lost after a commit asks the next one, and saves', async () => {
+    assert.deepEqual(await workerd.ask('one', '/lost', { id: 'once', times: 1 }), { saved: true, pending: false, later: false, calls: 1, stored: 2 });
+});
+
+test('a session whose object stays lost keeps what is pending, and flush() saves it without the model', async () => {
+    assert.deepEqual(await workerd.ask('one', '/lost', { id: 'long', times: 1000 }), {
+        saved: false, code: 'storage_lost', pending: true, later: false, calls: 1, stored: 2,
+    });
+});
+
 test('a session that one worker deletes is gone for the other one', async () => {
-    assert.deepEqual(await workerd.ask('one', '/remove'), { listed: ['live'], opened: 'not_found' });
+    assert.deepEqual(await workerd.ask('one', '/remove'), { listed: ['long', 'once', 'live'], opened: 'not_found' });
     await assert.rejects(workerd.ask('two', '/look'), /not_found|there is no session/);
 });
