@@ -22,7 +22,7 @@ export interface PostgresOptions {
 }
 
 /**
- * Sessions in PostgreSQL (12 or newer), for `Runtime.open({ storage })`. {@link migratePostgres} makes the tables.
+ * Sessions in PostgreSQL (12 or newer; tested with 15), for `Runtime.open({ storage })`. {@link migratePostgres} makes the tables.
  *
  * What is answered is durable, also where the database has `synchronous_commit` off. A commit is one short transaction that locks
  * its session, so that any number of processes may work on the same tables. No connection is kept between two transactions,

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { documented } from '../support/documented.mjs';
 import { postgresServer } from '../support/postgres.mjs';
 import { installed, testPackages } from '../support/project.mjs';
 
@@ -478,6 +479,16 @@ test('of two changes of one thing in one write the last one counts', async () =>
     assert.deepEqual((await session.load()).approvals, [{ id: 'a', version: 1, value: bytes('2') }]);
     await storage.shared.write([['k', '1'], ['l', '1'], ['k', '2'], ['l', null]].map(([key, value]) => ({ store: 'skills', key, value: value && bytes(value) })));
     assert.deepEqual(await storage.shared.list('skills'), [['k', bytes('2')]]);
+});
+
+test('the example of the types runs as it is written', async () => {
+    const folder = path.join(project.folder, 'node_modules');
+    await symlink(path.join(testPackages, 'pg'), path.join(folder, 'pg'));
+    const example = await documented(path.join(folder, 'runcontext/storage/postgres.d.ts'));
+    const then = 'console.log(JSON.stringify([runtime.storageInfo, await runtime.listSessions()]));\nawait runtime.close();\nawait pool.end();';
+    await writeFile(path.join(project.folder, 'example.mjs'), `${example}\n${then}\n`);
+    process.env.DATABASE_URL = `postgres://postgres@/postgres?host=${server.connection.host}`;
+    assert.deepEqual(JSON.parse(await project.node('example.mjs')), [{ kind: 'postgres', persistent: true }, []]);
 });
 
 test('a pool of `pg` is one by its types, and an adapter is one', async () => {
