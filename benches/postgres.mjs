@@ -1,8 +1,6 @@
 // What a commit costs in PostgreSQL, for docs/scale.md: bytes of log and milliseconds on a session of 100 messages and on one of
 // 20,000, beside a bare insert of one row with the same durability; and what whole sessions take that a Runtime made. It makes a
-// database and a server of its own.
-//
-//     cargo xtask build && cargo xtask setup && node benches/postgres.mjs
+// database and a server of its own. `cargo xtask bench postgres`.
 
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';

@@ -1,5 +1,5 @@
 // A deployment of a million sessions on paper: rows, bytes and commits a second in PostgreSQL, computed from what is assumed and
-// from what benches/postgres.mjs measured. It prints tables of docs/scale.md; a test holds the two together.
+// from what `cargo xtask bench postgres` measured. It prints tables of docs/scale.md; a test holds the two together.
 
 const ASSUMED = {
     sessions: 1_000_000,
@@ -12,7 +12,7 @@ const ASSUMED = {
     bytesPerPartition: 8e9,
 };
 
-/** Of a session of 50 turns without tools and 100 messages of 1,000 bytes, with indexes. From benches/postgres.mjs. */
+/** Of a session of 50 turns without tools and 100 messages of 1,000 bytes, with indexes. From `cargo xtask bench postgres`. */
 const MEASURED = {
     turns: 50,
     rows: { sessions: 1, messages: 100, records: 20, operations: 151, entries: 1, entry_values: 1 },

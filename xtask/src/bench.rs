@@ -6,8 +6,8 @@ use crate::report::step;
 use crate::{build, places, run, setup};
 
 /// What can be measured: `gate` by `benches/gate.rs` natively and by `benches/gate.mjs` in Node, `storage` by
-/// `benches/storage.mjs` in Chromium.
-const SUBJECTS: [&str; 2] = ["gate", "storage"];
+/// `benches/storage.mjs` in Chromium, `postgres` by `benches/postgres.mjs` on a server of its own.
+const SUBJECTS: [&str; 3] = ["gate", "storage", "postgres"];
 
 /// The `bench` command.
 pub fn command(arguments: &[String]) -> Result<()> {
@@ -16,12 +16,12 @@ pub fn command(arguments: &[String]) -> Result<()> {
         [subject] if SUBJECTS.contains(&subject.as_str()) => vec![subject.as_str()],
         _ => bail!("bench takes one of: {}", SUBJECTS.join(" ")),
     };
-    // Set-up says itself what it does; a browser is needed for storage alone.
-    let (builder, chromium) = if subjects.contains(&"storage") {
-        let tester = setup::for_tests()?;
-        (tester.builder, Some(tester.browser.chromium))
-    } else {
+    // Set-up says itself what it does; a browser and a server are needed for storage alone.
+    let (builder, storage) = if subjects == ["gate"] {
         (setup::for_build()?, None)
+    } else {
+        let tester = setup::for_tests()?;
+        (tester.builder, Some((tester.browser.chromium, tester.postgres)))
     };
     setup::packages_of("benches")?;
     build::make(&builder)?;
@@ -38,8 +38,9 @@ pub fn command(arguments: &[String]) -> Result<()> {
             let script = places::root().join("benches").join(format!("{subject}.mjs"));
             let mut node = run::program("node", [script]);
             node.env("RUNCONTEXT_PKG", places::package());
-            if let Some(chromium) = &chromium {
-                node.env("RUNCONTEXT_CHROMIUM", chromium);
+            if let Some((chromium, postgres)) = &storage {
+                node.env("RUNCONTEXT_CHROMIUM", chromium)
+                    .env("RUNCONTEXT_POSTGRES", postgres);
             }
             run::run(&mut node)
         })?;
