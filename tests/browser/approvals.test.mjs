@@ -221,12 +221,10 @@ test('killed at any moment after an answer: the tool ran at most once, and what 
         const page = await killedWhen(await elsewhere(), 'now', async (name, nth) => {
             await window.opened(name, [window.counts]);
             const { requestId } = await window.asked('s', name);
-            const commit = IDBTransaction.prototype.commit;
             let commits = 0;
-            IDBTransaction.prototype.commit = function () {
+            kit.onCommit(() => {
                 if (commits++ === nth) console.log('now');
-                return commit.call(this);
-            };
+            });
             await window.answer(requestId);
         }, name, attempt % 5);
         const found = await page.run(async (name) => {

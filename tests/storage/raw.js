@@ -154,24 +154,40 @@ export function closing(times) {
   });
 }
 
-/** The next commit is applied, but the answer to it is lost. */
-export function loseAnswer() {
-  const before = IDBTransaction.prototype.commit;
+/** Does something to the next transaction that writes. */
+function disturb(disturbance) {
+  const before = IDBDatabase.prototype.transaction;
   let left = 1;
-  replace(IDBTransaction.prototype, "commit", function () {
-    before.call(this);
-    if (left-- > 0) throw new DOMException("Connection to Indexed Database server lost.", "UnknownError");
+  replace(IDBDatabase.prototype, "transaction", function (stores, mode, options) {
+    const transaction = before.call(this, stores, mode, options);
+    if (mode === "readwrite" && left-- > 0) disturbance(transaction);
+    return transaction;
   });
 }
 
-/** The next commit is aborted by the browser, as for want of space. */
+/** The next commit is applied, but the answer to it is lost. */
+export function loseAnswer() {
+  disturb((transaction) =>
+    transaction.addEventListener("complete", (event) => {
+      event.stopImmediatePropagation();
+      transaction.dispatchEvent(new Event("abort"));
+    }),
+  );
+}
+
+/** The next commit is aborted by the browser once everything is put, as for want of space. */
 export function fail(name) {
-  const before = IDBTransaction.prototype.commit;
-  let left = 1;
-  replace(IDBTransaction.prototype, "commit", function () {
-    if (left-- <= 0) return before.call(this);
-    Object.defineProperty(this, "error", { value: new DOMException("no more", name) });
-    this.abort();
+  disturb((transaction) => {
+    const before = IDBObjectStore.prototype.put;
+    replace(IDBObjectStore.prototype, "put", function (...args) {
+      const request = before.apply(this, args);
+      if (this.transaction === transaction && transaction.error === null)
+        request.addEventListener("success", () => {
+          Object.defineProperty(transaction, "error", { value: new DOMException("no more", name) });
+          transaction.abort();
+        });
+      return request;
+    });
   });
 }
 

@@ -47,11 +47,6 @@ extern "C" {
     type Durable;
     #[wasm_bindgen(method, catch)]
     fn transaction(this: &Durable, stores: &Array, mode: &str, options: &JsValue) -> Given<IdbTransaction>;
-
-    /// `web-sys` calls this one deprecated, because Firefox had it late.
-    type Committing;
-    #[wasm_bindgen(method, catch)]
-    fn commit(this: &Committing) -> Given<()>;
 }
 
 /// An open connection. It closes when it is dropped.
@@ -126,8 +121,15 @@ impl Handle {
             .database
             .unchecked_ref::<Durable>()
             .transaction(&names, mode, options);
+        let transaction = given(begun)?;
+        // Heard from the beginning, so that no end is missed.
+        let ended = Promise::new(&mut |resolve, _| {
+            transaction.set_oncomplete(Some(&resolve));
+            transaction.set_onabort(Some(&resolve));
+        });
         Ok(Work {
-            transaction: given(begun)?,
+            transaction,
+            ended,
             committed: Cell::new(false),
         })
     }
@@ -180,6 +182,8 @@ impl Asked {
 /// A transaction. Dropped before [`Work::commit`] it is aborted: nothing of it is kept.
 pub struct Work {
     transaction: IdbTransaction,
+    /// Resolves with the event that ends it.
+    ended: Promise,
     committed: Cell<bool>,
 }
 
@@ -220,20 +224,16 @@ impl Work {
         Ok(results)
     }
 
-    /// Ends the transaction. `Ok` means that it is complete: durable, as far as it was asked to be.
+    /// Waits for the end of the transaction. `Ok` means that it is complete: durable, as far as it was asked to be.
+    ///
+    /// A transaction completes by itself when its last request is answered. The browser's own `commit()` would be sooner
+    /// by an answer, but in Firefox it also completes what is left of a transaction of which a request then fails.
     pub async fn commit(self) -> Result<()> {
         self.committed.set(true);
-        let ended = Promise::new(&mut |resolve, _| {
-            self.transaction.set_oncomplete(Some(&resolve));
-            self.transaction.set_onabort(Some(&resolve));
+        let complete = JsFuture::from(self.ended.clone()).await.is_ok_and(|event| {
+            let event: Event = event.unchecked_into();
+            event.type_() == "complete"
         });
-        let complete = match self.transaction.unchecked_ref::<Committing>().commit() {
-            Ok(()) => JsFuture::from(ended).await.is_ok_and(|event| {
-                let event: Event = event.unchecked_into();
-                event.type_() == "complete"
-            }),
-            Err(_) => false,
-        };
         if complete {
             Ok(())
         } else {

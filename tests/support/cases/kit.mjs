@@ -243,12 +243,9 @@ const FAILURES = {
     put(transaction) {
         transaction.puts = 0;
     },
-    /** Everything is put, and then the browser takes it back. */
+    /** Everything is asked for, and then the browser takes it back. */
     quota(transaction) {
-        transaction.commit = () => {
-            Object.defineProperty(transaction, 'error', { value: new DOMException('no more', 'QuotaExceededError') });
-            transaction.abort();
-        };
+        transaction.full = true;
     },
     /** It is complete, but what the page hears is that it failed. */
     unheard(transaction) {
@@ -283,10 +280,31 @@ export function failWrites(how, first = 1, times = Infinity) {
         if (fails) FAILURES[how](transaction);
         return transaction;
     });
+    for (const method of ['put', 'delete']) {
+        const before = IDBObjectStore.prototype[method];
+        replace(IDBObjectStore.prototype, method, function (...args) {
+            const { transaction } = this;
+            if (method === 'put' && transaction.puts++ === 1) throw new DOMException('no such key', 'DataError');
+            const request = before.apply(this, args);
+            if (transaction.full) {
+                request.onsuccess = () => {
+                    Object.defineProperty(transaction, 'error', { value: new DOMException('no more', 'QuotaExceededError') });
+                    transaction.abort();
+                };
+            }
+            return request;
+        });
+    }
+    return seen;
+}
+
+/** Calls back whenever a transaction puts its first record: a commit is under way. */
+export function onCommit(call) {
+    const seen = new WeakSet();
     const put = IDBObjectStore.prototype.put;
     replace(IDBObjectStore.prototype, 'put', function (...args) {
-        if (this.transaction.puts++ === 1) throw new DOMException('no such key', 'DataError');
+        if (!seen.has(this.transaction)) call();
+        seen.add(this.transaction);
         return put.apply(this, args);
     });
-    return seen;
 }
