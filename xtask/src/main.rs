@@ -36,7 +36,7 @@ usage: cargo xtask <command>
   package                   build, then pack pkg/ into target/package/
   test [--deep] [SUITE...] [-- ARGS]
                             every check and test, or the named suites:
-                            fmt clippy clippy-wasm native wasm package hosts browser e2e
+                            fmt clippy clippy-wasm native wasm firefox webkit package hosts browser e2e
                             ARGS go to the one named suite (cargo test arguments, or test file names)
   bench [SUBJECT]           measure ratios: gate (natively and in Node), storage (in Chromium)
   demo [--port N] [--no-build]

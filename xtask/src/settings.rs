@@ -25,6 +25,7 @@ pub struct Settings {
 pub struct Tools {
     pub wasm_bindgen: String,
     pub binaryen: String,
+    pub geckodriver: String,
 }
 
 /// How cargo builds the module.

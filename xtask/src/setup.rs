@@ -4,6 +4,7 @@
 mod apt;
 mod bindgen;
 mod browser;
+mod cargo_tool;
 mod npm;
 mod postgres;
 mod prerequisites;
@@ -18,7 +19,7 @@ use anyhow::{Context, Result};
 use crate::{places, settings};
 
 pub use bindgen::Bindgen;
-pub use browser::Browser;
+pub use browser::{Browser, Firefox, WebKit};
 pub use wasm_target::{TARGET, Toolchain};
 
 /// What building the package needs.
@@ -36,6 +37,8 @@ pub struct Tester {
     pub browser: Browser,
     /// The folder with PostgreSQL's programs.
     pub postgres: PathBuf,
+    pub firefox: Firefox,
+    pub webkit: WebKit,
 }
 
 /// The `setup` command.
@@ -69,13 +72,17 @@ pub fn for_tests() -> Result<Tester> {
     let builder = for_build()?;
     let _lock = lock()?;
     prerequisites::check_for_tests()?;
-    let browser = browser::ensure()?;
     let postgres = postgres::ensure()?;
+    let browser = browser::chromium()?;
+    let firefox = browser::firefox(&settings::read()?.tools.geckodriver)?;
+    let webkit = browser::webkit()?;
     npm::ensure_packages("tests")?;
     Ok(Tester {
         builder,
         browser,
         postgres,
+        firefox,
+        webkit,
     })
 }
 

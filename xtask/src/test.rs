@@ -1,6 +1,7 @@
 //! Every check and test, natively and in the browser, and one closing line over all of them.
 
 mod counts;
+mod display;
 mod summary;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use serde_json::json;
 use crate::package::Package;
 use crate::setup::{self, Tester};
 use crate::{package, places, run};
+use display::Display;
 use summary::Row;
 
 /// How long one suite may take, so that one that hangs does not take everything with it.
@@ -30,6 +32,8 @@ enum Suite {
     ClippyWasm,
     Native,
     Wasm,
+    Firefox,
+    Webkit,
     Package,
     Hosts,
     Browser,
@@ -37,12 +41,14 @@ enum Suite {
 }
 
 impl Suite {
-    const ALL: [Suite; 9] = [
+    const ALL: [Suite; 11] = [
         Suite::Fmt,
         Suite::Clippy,
         Suite::ClippyWasm,
         Suite::Native,
         Suite::Wasm,
+        Suite::Firefox,
+        Suite::Webkit,
         Suite::Package,
         Suite::Hosts,
         Suite::Browser,
@@ -56,6 +62,8 @@ impl Suite {
             Suite::ClippyWasm => "clippy-wasm",
             Suite::Native => "native",
             Suite::Wasm => "wasm",
+            Suite::Firefox => "firefox",
+            Suite::Webkit => "webkit",
             Suite::Package => "package",
             Suite::Hosts => "hosts",
             Suite::Browser => "browser",
@@ -174,13 +182,17 @@ fn outcome(suite: Suite, tester: &Tester, packed: Option<&Package>, wanted: &Wan
             native().args(["test", "--workspace", "--no-fail-fast"]),
             wanted,
         ),
-        Suite::Wasm => {
+        Suite::Wasm | Suite::Firefox | Suite::Webkit => {
             let mut cargo = tester.builder.toolchain.cargo();
             cargo.arg("test").args(wasm).arg("--no-fail-fast");
             if wanted.arguments.is_empty() {
-                cargo.args(["--lib", "--tests"]);
+                cargo.args(match suite {
+                    Suite::Wasm => ["--lib", "--tests"].as_slice(),
+                    // Where browsers differ.
+                    _ => &["--lib", "--test", "storage", "--", "indexed_db"],
+                });
             }
-            in_chromium(&mut cargo, tester, wanted)?;
+            let _display = in_browser(&mut cargo, suite, tester, wanted)?;
             cargo_test(suite, &mut cargo, wanted)
         }
         Suite::Package => bail!("the package is made elsewhere"),
@@ -260,24 +272,51 @@ const CHROMIUM_ARGUMENTS: &[&str] = &[
     "--disable-sync",
 ];
 
-fn in_chromium(command: &mut Command, tester: &Tester, wanted: &Wanted) -> Result<()> {
-    let capabilities = places::target().join("webdriver.json");
-    let content =
-        json!({ "goog:chromeOptions": { "binary": tester.browser.chromium, "args": CHROMIUM_ARGUMENTS } });
+/// Has wasm-bindgen's runner run tests in a browser. What is given back has to live for as long as the tests run.
+fn in_browser(
+    command: &mut Command,
+    suite: Suite,
+    tester: &Tester,
+    wanted: &Wanted,
+) -> Result<Option<Display>> {
+    // The runner takes the first one that it finds.
+    for variable in ["GECKODRIVER", "SAFARIDRIVER", "CHROMEDRIVER"] {
+        command.env_remove(variable);
+    }
+    let mut display = None;
+    let capabilities = match suite {
+        Suite::Firefox => {
+            command.env("GECKODRIVER", &tester.firefox.driver);
+            json!({ "moz:firefoxOptions": { "binary": tester.firefox.firefox } })
+        }
+        Suite::Webkit => {
+            // The runner knows this protocol by Safari's name, and gives its driver no capabilities.
+            command.env("SAFARIDRIVER", &tester.webkit.driver);
+            let started = Display::start(&tester.webkit.xvfb)?;
+            command.env("DISPLAY", &started.name);
+            display = Some(started);
+            json!({})
+        }
+        _ => {
+            command.env("CHROMEDRIVER", &tester.browser.driver);
+            json!({ "goog:chromeOptions": { "binary": tester.browser.chromium, "args": CHROMIUM_ARGUMENTS } })
+        }
+    };
+    let file = places::target().join(format!("webdriver-{}.json", suite.name()));
     fs::create_dir_all(places::target())?;
-    fs::write(&capabilities, format!("{content:#}\n")).context("cannot write target/webdriver.json")?;
+    fs::write(&file, format!("{capabilities:#}\n"))
+        .with_context(|| format!("cannot write {}", file.display()))?;
     let seconds = if wanted.deep { WASM_LIMIT_DEEP } else { WASM_LIMIT };
     command
         .env(
             "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER",
             &tester.builder.bindgen.test_runner,
         )
-        .env("CHROMEDRIVER", &tester.browser.driver)
-        .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", capabilities)
+        .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", file)
         .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60")
         .env("WASM_BINDGEN_TEST_TIMEOUT", seconds.to_string())
         .env("WASM_BINDGEN_USE_BROWSER", "1");
-    Ok(())
+    Ok(display)
 }
 
 fn node_test(suite: Suite, tester: &Tester, packed: &Package, wanted: &Wanted) -> Result<Row> {
@@ -309,7 +348,15 @@ fn node_test(suite: Suite, tester: &Tester, packed: &Package, wanted: &Wanted) -
         .env("RUNCONTEXT_PKG", places::package())
         .env("RUNCONTEXT_CHROMIUM", &tester.browser.chromium)
         .env("RUNCONTEXT_POSTGRES", &tester.postgres)
+        .env("RUNCONTEXT_FIREFOX", &tester.firefox.firefox)
+        .env("RUNCONTEXT_GECKODRIVER", &tester.firefox.driver)
+        .env("RUNCONTEXT_WEBKIT_DRIVER", &tester.webkit.driver)
         .env("RUNCONTEXT_XTASK", env::current_exe()?);
+    let display = match suite {
+        Suite::Browser => Some(Display::start(&tester.webkit.xvfb)?),
+        _ => None,
+    };
+    node.envs(display.iter().map(|display| ("DISPLAY", &display.name)));
     environment(&mut node, wanted)?;
     let watched = run::watch(&mut node, limit(wanted))?;
     let text = fs::read_to_string(&tap).unwrap_or_default();

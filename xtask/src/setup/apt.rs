@@ -2,9 +2,35 @@
 
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use crate::{places, run};
+use crate::{places, report, run};
+
+/// What `find` finds, with what is to be said of it; installed where it finds nothing.
+pub fn ensure<T>(
+    what: &str,
+    packages: &[&str],
+    elsewhere: &str,
+    find: impl Fn() -> Option<(T, String)>,
+) -> Result<T> {
+    if let Some((found, detail)) = find() {
+        report::already(what, &format!("there, {}", detail.trim()));
+        return Ok(found);
+    }
+    let packages_named = packages.join(" ");
+    if !usable() {
+        bail!(
+            "{what}: missing, or not whole: on Debian `sudo apt-get install {packages_named}`; elsewhere {elsewhere}"
+        );
+    }
+    report::step(&format!("{what}: apt-get install {packages_named}"), || {
+        install(packages)
+    })?;
+    match find() {
+        Some((found, _)) => Ok(found),
+        None => bail!("{what}: installed by apt-get, and not found or not running: try to run them"),
+    }
+}
 
 /// Whether this is a machine with apt, and we are its administrator.
 pub fn usable() -> bool {

@@ -3,36 +3,26 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::apt;
-use crate::{places, report, run};
-
-const PACKAGE: &str = "postgresql";
+use crate::{places, run};
 
 /// Debian keeps each version in a folder of its own here, and puts none of them on the `PATH`.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// The folder with `initdb` and `postgres`.
 pub fn ensure() -> Result<PathBuf> {
-    const WHAT: &str = "PostgreSQL";
-    if let Some(found) = find() {
-        let version = run::version(&found.join("postgres")).unwrap_or_default();
-        report::already(WHAT, &format!("there, {version}"));
-        return Ok(found);
-    }
-    if !apt::usable() {
-        bail!(
-            "PostgreSQL is missing: on Debian `sudo apt-get install {PACKAGE}`; elsewhere install it and set POSTGRES_BIN to the folder with `initdb` and `postgres`"
-        );
-    }
-    report::step(&format!("{WHAT}: apt-get install {PACKAGE}"), || {
-        apt::install(&[PACKAGE])
-    })?;
-    match find() {
-        Some(found) => Ok(found),
-        None => bail!("PostgreSQL was installed and does not run: look at {DEBIAN}"),
-    }
+    apt::ensure(
+        "PostgreSQL",
+        &["postgresql"],
+        "install it and set POSTGRES_BIN to the folder with `initdb` and `postgres`",
+        || {
+            let folder = find()?;
+            let version = run::version(&folder.join("postgres"))?;
+            Some((folder, version))
+        },
+    )
 }
 
 fn find() -> Option<PathBuf> {
