@@ -15,12 +15,14 @@ const vectors = fileURLToPath(new URL('../vectors', import.meta.url));
 
 const namesOf = async (file) => Object.keys((await import(`./cases/${file}.mjs`)).cases);
 
+const CHROMIUM = { launch, serve: servePackage, open: openPage };
+
 /** One test per case, in a real browser on IndexedDB. */
-export async function inBrowser(files) {
+export async function inBrowser(files, { launch, serve, open } = CHROMIUM) {
     let browser, server;
     before(async () => {
         browser = await launch();
-        server = await servePackage();
+        server = await serve();
     });
     after(async () => {
         await browser?.close();
@@ -30,7 +32,7 @@ export async function inBrowser(files) {
         let page;
         for (const name of await namesOf(file)) {
             test(`${file}: ${name}`, async () => {
-                page ??= await openPage(browser, server);
+                page ??= await open(browser, server);
                 try {
                     await page.run(async (file, name) => {
                         const { soon } = await import('/cases/check.mjs');
