@@ -13,7 +13,11 @@ export interface DurableObjectsOptions {
     shared: Namespace;
     /** Of {@link DirectoryObject}: one object for the list of sessions and of approvals that wait. */
     directory: Namespace;
-    /** Whose sessions: each space has sessions, rules, skills and a directory of its own. By default `default`. */
+    /**
+     * Whose sessions: each space has sessions, rules, skills and a directory of its own. By default `default`. Every decision
+     * of a space asks its one object for `shared`, and every commit tells its one for the directory, so that many users
+     * have a space each.
+     */
     space?: string;
 }
 
@@ -25,9 +29,9 @@ export interface DurableObjectsOptions {
  * export { DirectoryObject, SessionObject, SharedObject } from 'runcontext/storage/durable-objects';
  * ```
  *
- * What an object holds, a call carries; a session of some 50 MB is where its 128 MB of memory end. An object that was
- * lost in the middle of a call is `storage_lost`, one that is full `storage_quota`, one that has too much to do
- * `storage_failed`.
+ * A call may be larger than the 32 MiB of an RPC message, but takes twice its size of the 128 MB of memory that a worker
+ * has. An object that was lost in the middle of a call is `storage_lost`, one that is full `storage_quota`, one that has too
+ * much to do `storage_failed`.
  */
 export function durableObjects(options: DurableObjectsOptions): StorageAdapter;
 
