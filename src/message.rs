@@ -4,14 +4,17 @@
 //! [`MessageView`], to make a [`MessageOutline`], and afterwards moves it by reference only. The few messages that
 //! a projection makes up are built through [`MessageData`].
 
+mod dialect;
 mod json;
-pub mod loop_dialect;
+mod loop_dialect;
 mod outline;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use dialect::INTERRUPTED;
+pub use dialect::{Dialect, interrupted_tokens, texts};
 pub(crate) use outline::OpenCalls;
-pub use outline::{Call, MessageOutline, Role, StopKind, turn_count};
+pub use outline::{Answer, Call, MessageOutline, Role, StopKind, turn_count};
 
 /// Position of a message in the stored conversation, from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, rc::Rc};
 use runcontext::{
     Error, ErrorCode, Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot, project},
-    message::{MessageIndex, loop_dialect},
+    message::{Dialect, MessageIndex},
     permissions::Preset,
     prompt::{self, Checkpoint, Section},
     runtime::{PromptOptions, Session, Turn},
@@ -306,7 +306,7 @@ fn of_functions() -> Vec<(String, Error)> {
     };
     all.add("nothing kept", project(&[], &[], Some(&parsed)));
     for message in [json!(null), json!([]), json!({}), json!({ "role": "toolResult" })] {
-        all.add(&format!("{message}"), loop_dialect::outline(&message, true));
+        all.add(&format!("{message}"), Dialect::Loop.outline(&message, true));
     }
     for content in [
         json!(1),
@@ -314,7 +314,7 @@ fn of_functions() -> Vec<(String, Error)> {
         json!({ "role": "user" }),
         json!([1]),
     ] {
-        all.add(&format!("{content}"), loop_dialect::typed_message(&content, 0.0));
+        all.add(&format!("{content}"), Dialect::Loop.typed_message(&content, 0.0));
     }
     all.0
 }

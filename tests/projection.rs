@@ -11,7 +11,7 @@ use runcontext::{
         Projection, RequestTrace, RuntimeContextSnapshot, SkillExpansion, Source, divergence, materialise,
         project, text_tokens,
     },
-    message::{MessageIndex, MessageOutline, loop_dialect},
+    message::{Dialect, MessageIndex, MessageOutline},
 };
 use serde_json::{Value, json};
 
@@ -33,11 +33,11 @@ fn shown(
 ) -> Result<Shown> {
     let outlines: Vec<MessageOutline> = messages
         .iter()
-        .map(|message| loop_dialect::outline(message, true))
+        .map(|message| Dialect::Loop.outline(message, true))
         .collect::<Result<_>>()?;
     let (projection, notices) = project(&outlines, snapshots, compaction)?;
     let body = |index: MessageIndex| messages.get(index.offset()).cloned();
-    let bodies = materialise(&projection, body, &outlines, snapshots, compaction)?;
+    let bodies = materialise(Dialect::Loop, &projection, body, &outlines, snapshots, compaction)?;
     Ok((bodies, projection, notices))
 }
 
@@ -112,7 +112,7 @@ fn check(messages: &[Value], first: usize, shown: &Shown) -> Pairs {
     let mut made_up = 0;
     for (source, body) in projection.sources.iter().zip(bodies) {
         match source {
-            Source::History { message_index } => {
+            Source::History { message_index, .. } => {
                 history.push(message_index.offset());
                 let stored = &messages[message_index.offset()];
                 if stored["role"] != "user" {
@@ -306,9 +306,9 @@ fn every_span_holds_its_own_block() {
 #[test]
 fn a_body_that_is_not_loaded_is_not_found() {
     let messages = [json!({ "role": "user", "content": "one" })];
-    let outlines = [loop_dialect::outline(&messages[0], true).unwrap()];
+    let outlines = [Dialect::Loop.outline(&messages[0], true).unwrap()];
     let (projection, _) = project(&outlines, &[], None).unwrap();
-    let error = materialise::<Value>(&projection, |_| None, &outlines, &[], None).unwrap_err();
+    let error = materialise::<Value>(Dialect::Loop, &projection, |_| None, &outlines, &[], None).unwrap_err();
     assert_eq!(error.code().as_str(), "not_found");
     assert_eq!(error.message(), "message 0 is not loaded; open the session again");
 }
@@ -368,7 +368,7 @@ fn an_outline_holds_what_is_understood_and_counts_the_rest() {
         ),
         (
             json!({ "role": "toolResult", "toolCallId": "c", "content": "1", "isError": true }),
-            json!({ "role": "toolResult", "answers": [{ "id": "c", "name": "" }], "isError": true, "textLen": 1, "tokens": 1 }),
+            json!({ "role": "toolResult", "answers": [{ "id": "c", "name": "", "isError": true }], "textLen": 1, "tokens": 1 }),
         ),
         (
             json!({ "role": "toolResult", "toolCallId": "", "content": "1", "isError": "yes" }),
@@ -387,10 +387,10 @@ fn an_outline_holds_what_is_understood_and_counts_the_rest() {
         ),
     ];
     for (message, expected) in cases {
-        let outline = loop_dialect::outline(&message, true).unwrap();
+        let outline = Dialect::Loop.outline(&message, true).unwrap();
         assert_eq!(serde_json::to_value(&outline).unwrap(), expected, "{message}");
         // What did not come in through a prompt is no turn.
-        assert!(!loop_dialect::outline(&message, false).unwrap().user_turn);
+        assert!(!Dialect::Loop.outline(&message, false).unwrap().user_turn);
     }
 }
 
@@ -439,6 +439,7 @@ fn trace(tools: &str, system_prompt: &str, sources: &[u32], snapshots: &[(u32, u
                 .iter()
                 .map(|index| Source::History {
                     message_index: MessageIndex(*index),
+                    results_left_out: Vec::new(),
                 })
                 .collect(),
             skill_expansions: snapshots

@@ -10,7 +10,7 @@ use std::{collections::HashSet, io::Write, path::PathBuf, rc::Rc};
 use runcontext::{
     ErrorCode,
     context::{DivergenceClass, NoticeCode, Source, materialise, project},
-    message::{MessageIndex, MessageOutline, loop_dialect},
+    message::{Dialect, MessageIndex, MessageOutline},
     runtime::{PromptOptions, Session},
     session::{Outcome, RequestReport},
 };
@@ -174,11 +174,11 @@ fn a_large_session_comes_out_of_storage_identical() {
 fn projected(messages: &[Value]) -> (Vec<Value>, usize, Vec<usize>) {
     let outlines: Vec<MessageOutline> = messages
         .iter()
-        .map(|message| loop_dialect::outline(message, true).unwrap())
+        .map(|message| Dialect::Loop.outline(message, true).unwrap())
         .collect();
     let (projection, notices) = project(&outlines, &[], None).unwrap();
     let body = |index: MessageIndex| messages.get(index.offset()).cloned();
-    let shown = materialise(&projection, body, &outlines, &[], None).unwrap();
+    let shown = materialise(Dialect::Loop, &projection, body, &outlines, &[], None).unwrap();
     let made_up = projection
         .sources
         .iter()
@@ -386,7 +386,7 @@ fn lines_that_are_no_messages_are_refused_and_change_nothing() {
         let error = refused(lab.run(turn.append(vec![incoming(value.clone())])));
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{line}");
         // As a message to look at.
-        let error = loop_dialect::outline(&value, true).unwrap_err();
+        let error = Dialect::Loop.outline(&value, true).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{line}");
     }
     assert_eq!(lines, 19);
@@ -453,14 +453,14 @@ fn whatever_providers_answer_can_be_looked_at_and_shown() {
         let mut messages = Vec::new();
         for object in found {
             all += 1;
-            if loop_dialect::outline(&object, true).is_ok() {
+            if Dialect::Loop.outline(&object, true).is_ok() {
                 messages.push(object.clone());
             }
             // The same in the clothes of a message, one for each role.
             for role in ["user", "assistant", "toolResult", "anything"] {
                 let mut message = object.clone();
                 message["role"] = json!(role);
-                if loop_dialect::outline(&message, true).is_ok() {
+                if Dialect::Loop.outline(&message, true).is_ok() {
                     messages.push(message);
                 } else {
                     assert_eq!(role, "toolResult");
@@ -475,7 +475,7 @@ fn whatever_providers_answer_can_be_looked_at_and_shown() {
         // And as content of one.
         let blocks: Vec<Value> = messages.iter().take(500).cloned().collect();
         let message = json!({ "role": "user", "content": blocks });
-        let outline = loop_dialect::outline(&message, true).unwrap();
+        let outline = Dialect::Loop.outline(&message, true).unwrap();
         assert!(outline.tokens > 0 && outline.calls.is_empty());
     }
     println!("{all} objects, shown as {read} messages");

@@ -87,8 +87,14 @@ pub fn divergence(before: Option<&RequestTrace>, now: &RequestTrace, events: &[D
 
 fn first_difference(before: &Projection, now: &Projection) -> Option<i64> {
     let differs = |at: usize| match (before.sources.get(at), now.sources.get(at)) {
-        (Some(Source::History { message_index: left }), Some(Source::History { message_index: right })) => {
-            left != right || before.shown_in_front(*left) != now.shown_in_front(*right)
+        (Some(left), Some(right)) => {
+            left != right
+                || match left {
+                    Source::History { message_index, .. } => {
+                        before.shown_in_front(*message_index) != now.shown_in_front(*message_index)
+                    }
+                    _ => false,
+                }
         }
         (left, right) => left != right,
     };

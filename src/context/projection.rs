@@ -10,7 +10,7 @@ use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
 use crate::{
     Error, Result,
     list::{Listed, TryListed},
-    message::{Call, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, UserTurn, loop_dialect},
+    message::{Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, UserTurn},
     prompt,
     skills::{self, Span},
     untyped::insert_sorted,
@@ -35,6 +35,9 @@ pub enum Source {
     History {
         /// Which one.
         message_index: MessageIndex,
+        /// Which of its tool results are taken out because they answer no call: the first is 0.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        results_left_out: Vec<u32>,
     },
     /// A snapshot without placement, as a user message of its own.
     RuntimeContext {
@@ -176,6 +179,7 @@ pub fn project(
             ..Projection::default()
         },
         notices: anchors.missing.clone(),
+        answering: None,
     };
     if let Some(checkpoint) = compaction {
         plan.projection.sources.push(Source::Compaction {
@@ -184,39 +188,32 @@ pub fn project(
             summarized_before: first,
         });
     }
-    let mut rest = outlines.iter().zip(0u32..).skip(first as usize).peekable();
-    while let Some((outline, at)) = rest.next() {
+    for (outline, at) in outlines.iter().zip(0u32..).skip(first as usize) {
         let index = MessageIndex(at);
         match outline.role {
-            Role::ToolResult => plan.leave_out(index, outline),
-            Role::Assistant if !outline.is_projected() => {
-                if outline.stop.is_none() {
-                    plan.leave_out(index, outline);
-                }
-            }
+            Role::ToolResult => plan.results(index, outline),
             Role::Assistant => {
-                plan.history(index);
-                let mut open = OpenCalls::of(outline);
-                while let Some((result, at)) = rest.next_if(|(next, _)| next.role == Role::ToolResult) {
-                    if result.answers.iter().any(|answer| open.take(answer).is_some()) {
-                        plan.history(MessageIndex(at));
-                    } else {
-                        plan.leave_out(MessageIndex(at), result);
-                    }
-                }
-                for (_, call) in open.0 {
-                    plan.projection.sources.push(Source::InterruptedToolResult {
-                        message_index: index,
-                        tool_call_id: call.id,
-                    });
+                plan.end_results();
+                if outline.is_projected() {
+                    plan.history(index, Vec::new());
+                    plan.answering = Some((index, OpenCalls::of(outline)));
+                } else if outline.stop.is_none() {
+                    plan.leave_out(index, None);
                 }
             }
             Role::User | Role::Other => {
-                plan.history(index);
+                let left_out = plan.unanswering(outline);
+                // What was typed ends the results, those beside it included.
+                plan.end_results();
+                if !outline.answers.is_empty() {
+                    plan.notice(NoticeCode::UserMessageMixed, index, None);
+                }
+                plan.history_without(index, outline, left_out);
                 plan.snapshots(index, anchors.at(index), snapshots);
             }
         }
     }
+    plan.end_results();
     Ok((plan.projection, plan.notices))
 }
 
@@ -269,19 +266,79 @@ impl Anchors {
 struct Plan {
     projection: Projection,
     notices: Vec<Notice>,
+    /// The assistant message that results stand behind now, and its calls that have none yet.
+    answering: Option<(MessageIndex, OpenCalls)>,
 }
 
 impl Plan {
-    fn history(&mut self, message_index: MessageIndex) {
-        self.projection.sources.push(Source::History { message_index });
+    fn history(&mut self, message_index: MessageIndex, results_left_out: Vec<u32>) {
+        self.projection.sources.push(Source::History {
+            message_index,
+            results_left_out,
+        });
+    }
+
+    /// Which results of a message answer no call. The calls of the others are answered from here on.
+    fn unanswering(&mut self, message: &MessageOutline) -> Vec<u32> {
+        let mut left_out = Vec::new();
+        for (answer, number) in message.answers.iter().zip(0u32..) {
+            let open = self.answering.as_mut();
+            if open.and_then(|(_, open)| open.take(answer)).is_none() {
+                left_out.push(number);
+            }
+        }
+        left_out
+    }
+
+    /// A message of results: all of it, those that answer a call, or none of it.
+    fn results(&mut self, index: MessageIndex, message: &MessageOutline) {
+        let left_out = self.unanswering(message);
+        let none = match &self.answering {
+            Some(_) => !left_out.is_empty() && left_out.len() == message.answers.len(),
+            None => true,
+        };
+        match none {
+            // One without results, that says what became of a question.
+            true if message.answers.is_empty() => self.leave_out(index, None),
+            true => message
+                .answers
+                .iter()
+                .for_each(|answer| self.leave_out(index, Some(answer))),
+            false => self.history_without(index, message, left_out),
+        }
+    }
+
+    fn history_without(&mut self, index: MessageIndex, message: &MessageOutline, left_out: Vec<u32>) {
+        for number in &left_out {
+            self.leave_out(index, message.answers.get(*number as usize));
+        }
+        self.history(index, left_out);
+    }
+
+    /// Calls that have no result where their results end get one that says so.
+    fn end_results(&mut self) {
+        let Some((message_index, open)) = self.answering.take() else {
+            return;
+        };
+        for (_, call) in open.0 {
+            self.projection.sources.push(Source::InterruptedToolResult {
+                message_index,
+                tool_call_id: call.id,
+            });
+        }
     }
 
     /// A result without its call, or a message with a call that no result could answer.
-    fn leave_out(&mut self, index: MessageIndex, message: &MessageOutline) {
+    fn leave_out(&mut self, index: MessageIndex, answer: Option<&Answer>) {
+        let id = answer.map(|answer| answer.id.clone());
+        self.notice(NoticeCode::ResultLeftOut, index, id);
+    }
+
+    fn notice(&mut self, code: NoticeCode, index: MessageIndex, detail: Option<String>) {
         self.notices.push(Notice {
-            code: NoticeCode::ResultLeftOut,
+            code,
             message_index: Some(index),
-            detail: message.answers.first().map(|answer| answer.id.clone()),
+            detail,
         });
     }
 
@@ -365,17 +422,19 @@ fn expansion(index: MessageIndex, at: u32, snapshot: &RuntimeContextSnapshot, of
 /// # Errors
 /// `not_found` where a planned body is not loaded.
 pub fn materialise<M: MessageData>(
+    dialect: Dialect,
     projection: &Projection,
     body: impl Fn(MessageIndex) -> Option<M>,
     outlines: &[MessageOutline],
     snapshots: &[RuntimeContextSnapshot],
     compaction: Option<&CompactionCheckpoint>,
 ) -> Result<Vec<M>> {
-    look_up(projection, &body, outlines, snapshots, compaction)
+    look_up(dialect, projection, &body, outlines, snapshots, compaction)
 }
 
 /// Apart, so that it is there once per kind of message and not once per caller.
 fn look_up<M: MessageData>(
+    dialect: Dialect,
     projection: &Projection,
     body: &dyn Fn(MessageIndex) -> Option<M>,
     outlines: &[MessageOutline],
@@ -396,8 +455,14 @@ fn look_up<M: MessageData>(
         .sources
         .iter()
         .map(|source| match source {
-            Source::History { message_index } => {
-                let message = stored(*message_index)?;
+            Source::History {
+                message_index,
+                results_left_out,
+            } => {
+                let mut message = stored(*message_index)?;
+                if !results_left_out.is_empty() {
+                    message = dialect.without_results(&message, results_left_out);
+                }
                 let mut texts = Vec::new();
                 for expansion in projection.shown_in_front(*message_index) {
                     let snapshot = snapshots.get(expansion.snapshot_index as usize);
@@ -409,24 +474,18 @@ fn look_up<M: MessageData>(
                 if texts.is_empty() {
                     return Ok(message);
                 }
-                Ok(loop_dialect::with_text_before(
-                    &message,
-                    &M::joined(&texts, SEPARATOR),
-                ))
+                Ok(dialect.with_text_before(&message, &M::joined(&texts, SEPARATOR)))
             }
             Source::RuntimeContext { snapshot_index, .. } => {
                 let snapshot = snapshots.get(*snapshot_index as usize);
                 let (content, timestamp) =
                     snapshot.map_or(("", 0.0), |it| (it.content.as_str(), it.timestamp));
-                Ok(loop_dialect::user_message(M::string(content), timestamp))
+                Ok(dialect.user_message(M::string(content), timestamp))
             }
             Source::Compaction { .. } => {
                 let (summary, timestamp) =
                     compaction.map_or(("", 0.0), |it| (it.summary.as_str(), it.timestamp));
-                Ok(loop_dialect::user_message(
-                    M::string(&prompt::neutralise(summary)),
-                    timestamp,
-                ))
+                Ok(dialect.user_message(M::string(&prompt::neutralise(summary)), timestamp))
             }
             Source::InterruptedToolResult {
                 message_index,
@@ -441,7 +500,7 @@ fn look_up<M: MessageData>(
                     id: tool_call_id.clone(),
                     name: String::new(),
                 });
-                Ok(loop_dialect::interrupted_result(&call, &message))
+                Ok(dialect.interrupted_result(&call, &message))
             }
         })
         .try_listed()

@@ -137,6 +137,7 @@ fn copied(source: &JsValue, name: &str, degrade: bool) -> Result<Incoming<JsValu
     Ok(Incoming {
         body: outcome.get(0),
         degraded: paths.iter().filter_map(|path| path.as_string()).listed(),
+        failed: false,
     })
 }
 

@@ -10,9 +10,8 @@ use crate::{
     Error, Result,
     context::{CompactionCheckpoint, RuntimeContextSnapshot, materialise, project},
     list::{Listed, TryListed},
-    message::loop_dialect,
+    message::Dialect,
     prompt::{self, Checkpoint},
-    session::Dialect,
     skills::{self, Mentionable},
     untyped::{self, FromJson, field_error},
 };
@@ -27,7 +26,7 @@ pub fn project_model_input(
     #[wasm_bindgen(unchecked_param_type = "readonly Message[]")] messages: JsValue,
     #[wasm_bindgen(unchecked_param_type = "readonly RuntimeContextSnapshot[]")] snapshots: JsValue,
     #[wasm_bindgen(
-        unchecked_optional_param_type = "{ compaction?: CompactionCheckpoint; dialect?: string }"
+        unchecked_optional_param_type = "{ compaction?: CompactionCheckpoint; dialect?: Dialect }"
     )]
     options: JsValue,
 ) -> Result<JsValue> {
@@ -36,24 +35,32 @@ pub fn project_model_input(
         message_in(&message, &path)
     });
     let bodies = copied.try_listed()?;
+    let snapshots = RuntimeContextSnapshot::parse_list(&json_in(&snapshots, "snapshots")?)?;
+    let options = json_in(&options, "options")?;
+    let (mut dialect, mut compaction) = (None, None::<CompactionCheckpoint>);
+    if !options.is_null() {
+        let options = untyped::object(&options, "options")?;
+        dialect = untyped::member(options, "options", "dialect")?;
+        compaction = untyped::member(options, "options", "compaction")?;
+    }
+    let dialect: Dialect = dialect.unwrap_or_default();
     let read = bodies.iter().enumerate().map(|(at, body)| {
-        loop_dialect::outline(body, true).map_err(|error| {
-            Error::invalid(format!("`messages[{at}]`: {error}")).with("field", format!("messages[{at}]"))
+        dialect.outline(body, true).map_err(|error| {
+            let text = format!("`messages[{at}]`: {error}");
+            Error::new(error.code(), text).with("field", format!("messages[{at}]"))
         })
     });
     let outlines = read.try_listed()?;
-    let snapshots = RuntimeContextSnapshot::parse_list(&json_in(&snapshots, "snapshots")?)?;
-    let compaction: Option<CompactionCheckpoint> = match json_in(&options, "options")? {
-        options if options.is_null() => None,
-        options => {
-            let options = untyped::object(&options, "options")?;
-            untyped::member::<Option<Dialect>>(options, "options", "dialect")?;
-            untyped::member(options, "options", "compaction")?
-        }
-    };
     let (projection, notices) = project(&outlines, &snapshots, compaction.as_ref())?;
     let body = |index: crate::message::MessageIndex| bodies.get(index.offset()).cloned();
-    let shown = materialise(&projection, body, &outlines, &snapshots, compaction.as_ref())?;
+    let shown = materialise(
+        dialect,
+        &projection,
+        body,
+        &outlines,
+        &snapshots,
+        compaction.as_ref(),
+    )?;
     Ok(object(&[
         ("messages", list(shown.iter().map(copy_out))),
         ("projection", to_js(&projection)),

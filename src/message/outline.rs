@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::MessageView;
 use crate::{
     Result,
     list::Listed,
@@ -42,6 +43,29 @@ pub struct Call {
     pub name: String,
 }
 
+impl Call {
+    /// The call that a block makes, by the names of the members with its id and its tool.
+    pub(super) fn of<M: MessageView>(block: &M, id: &str, name: &str) -> Self {
+        Self {
+            id: block.field_text(id).unwrap_or_default(),
+            name: block.field_text(name).unwrap_or_default(),
+        }
+    }
+}
+
+/// A tool result: which call it answers, as it names it, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The call's id.
+    pub id: String,
+    /// The tool's name; empty where the result does not say.
+    pub name: String,
+    /// Whether it says that the tool failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_error: bool,
+}
+
 /// What the core keeps of a message beside its opaque body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,15 +78,12 @@ pub struct MessageOutline {
     /// Tool calls of an assistant message, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// The calls that a tool result answers, as it names them.
+    /// The tool results in it, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Call>,
+    pub answers: Vec<Answer>,
     /// Set where an assistant message failed or was aborted: it is stored, but not projected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopKind>,
-    /// Whether a tool result says that the tool failed.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub is_error: bool,
     /// UTF-16 units of text that the core understands.
     pub text_len: u32,
     /// Estimated tokens.
@@ -106,22 +127,26 @@ impl OpenCalls {
     pub(crate) fn after(outlines: &[MessageOutline], at: usize) -> Self {
         let mut rest = outlines.iter().skip(at);
         let mut open = rest.next().map(Self::of).unwrap_or_default();
-        for answer in rest
-            .take_while(|next| next.role == Role::ToolResult)
-            .flat_map(|result| result.answers.iter())
-        {
-            open.take(answer);
+        for next in rest {
+            for answer in &next.answers {
+                open.take(answer);
+            }
+            // What was typed beside results ends them.
+            if next.role != Role::ToolResult {
+                break;
+            }
         }
         open
     }
 
     /// Whether a result may mean a call: one with its id, and of its tool where there is one of that tool.
-    pub(crate) fn is_meant(&self, call: &Call, answer: &Call) -> bool {
-        call.id == answer.id && (call.name == answer.name || !self.0.iter().any(|(_, call)| call == answer))
+    pub(crate) fn is_meant(&self, call: &Call, answer: &Answer) -> bool {
+        let is_of = |call: &Call| call.id == answer.id && call.name == answer.name;
+        call.id == answer.id && (is_of(call) || !self.0.iter().any(|(_, call)| is_of(call)))
     }
 
     /// Takes the call that a result answers: the first one that it may mean.
-    pub(crate) fn take(&mut self, answer: &Call) -> Option<(usize, Call)> {
+    pub(crate) fn take(&mut self, answer: &Answer) -> Option<(usize, Call)> {
         let meant = self.0.iter().position(|(_, call)| self.is_meant(call, answer));
         meant.map(|at| self.0.remove(at))
     }
@@ -146,13 +171,17 @@ impl FromJson for MessageOutline {
         let role = untyped::one_of(role, path, &roles).map(Some);
         let stop = outline.optional("stop");
         let stop = stop.map(|stop| untyped::one_of(stop, path, &stops)).transpose();
+        let mut answers: Vec<Answer> = outline.read_or_default("answers");
+        // Said of the whole message in records of earlier versions.
+        if outline.read_or_default("isError") {
+            answers.iter_mut().for_each(|answer| answer.is_error = true);
+        }
         let read = Self {
             role: outline.taken(role).unwrap_or(Role::Other),
             user_turn: outline.read_or_default("userTurn"),
             calls: outline.read_or_default("calls"),
-            answers: outline.read_or_default("answers"),
+            answers,
             stop: outline.taken(stop),
-            is_error: outline.read_or_default("isError"),
             text_len: outline.read("textLen"),
             tokens: outline.read("tokens"),
             bytes: outline.read_or_default("bytes"),
@@ -163,18 +192,31 @@ impl FromJson for MessageOutline {
 
 impl FromJson for Call {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
-        // What a result answers was an id alone in records of earlier versions.
-        if let Value::String(id) = value {
-            return Ok(Self {
-                id: id.clone(),
-                name: String::new(),
-            });
-        }
         let mut call = Reader::new(value, path);
         let read = Self {
             id: call.read("id"),
             name: call.read("name"),
         };
         call.finish(read)
+    }
+}
+
+impl FromJson for Answer {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        // It was an id alone in records of earlier versions.
+        if let Value::String(id) = value {
+            return Ok(Self {
+                id: id.clone(),
+                name: String::new(),
+                is_error: false,
+            });
+        }
+        let mut answer = Reader::new(value, path);
+        let read = Self {
+            id: answer.read("id"),
+            name: answer.read("name"),
+            is_error: answer.read_or_default("isError"),
+        };
+        answer.finish(read)
     }
 }

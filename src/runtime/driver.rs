@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
-    message::{Call, MessageData, loop_dialect},
+    message::{Call, INTERRUPTED, MessageData},
     permissions::Action,
     session::{Exclusive, Incoming, Next, Outcome, ToolCall},
     storage::LocalFuture,
@@ -202,6 +202,7 @@ impl<M: MessageData + 'static> Session<M> {
                 return Ok(Incoming {
                     body,
                     degraded: Vec::new(),
+                    failed: false,
                 });
             }
             return self.runtime.parts.tools.run(call, context, abort.clone()).await;
@@ -240,7 +241,8 @@ impl<M: MessageData + 'static> Session<M> {
             if pending { Poll::Pending } else { Poll::Ready(()) }
         });
         let _finished = abort.unless_fired(all).await;
-        let now = self.runtime.parts.world.now();
+        let dialect = self.machine().dialect();
+        let now = M::from_number(self.runtime.parts.world.now());
         let mut results = Vec::new();
         let mut rest = running.into_iter();
         while let Some(CallUnderWay { call, result, .. }) = rest.next() {
@@ -248,18 +250,19 @@ impl<M: MessageData + 'static> Session<M> {
             // The result of a call with the same id must not answer this one.
             let cut_off = result.is_none() && twins.any(|twin| twin.result.is_some());
             let result = match cut_off {
-                true => Some(Err(M::string(loop_dialect::INTERRUPTED))),
+                true => Some(Err(M::string(INTERRUPTED))),
                 false => result,
             };
-            results.extend(result.map(|result| match result {
-                Ok(value) => Incoming {
-                    body: loop_dialect::tool_result(&call, &value.body, false, now),
-                    degraded: value.degraded,
-                },
-                Err(text) => Incoming {
-                    body: loop_dialect::tool_result(&call, &text, true, now),
-                    degraded: Vec::new(),
-                },
+            results.extend(result.map(|result| {
+                let (value, degraded, failed) = match result {
+                    Ok(value) => (value.body, value.degraded, false),
+                    Err(text) => (text, Vec::new(), true),
+                };
+                Incoming {
+                    body: dialect.tool_result(&call, &value, failed, Some(now.clone())),
+                    degraded,
+                    failed,
+                }
             }));
         }
         results

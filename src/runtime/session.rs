@@ -14,7 +14,7 @@ use crate::{
     Error, ErrorCode, Result,
     context::{Notice, NoticeCode},
     list::Listed,
-    message::{MessageData, MessageIndex, UserTurn, loop_dialect, turn_count},
+    message::{MessageData, MessageIndex, UserTurn, texts, turn_count},
     permissions::Preset,
     prompt::Section,
     session::{
@@ -403,7 +403,8 @@ impl<M: MessageData + 'static> Session<M> {
         options: &PromptOptions,
         abort: &Signal,
     ) -> Result<TurnInput<M>> {
-        let message = loop_dialect::typed_message(content, self.runtime.parts.world.now())?;
+        let now = self.runtime.parts.world.now();
+        let message = self.machine().dialect().typed_message(content, now)?;
         let (chosen, mut notices) = self.choices(&message, options)?;
         let read = self.runtime.open_chosen(&chosen, &options.skills);
         let read = abort.unless_fired(read).await;
@@ -431,10 +432,7 @@ impl<M: MessageData + 'static> Session<M> {
         let (mut mentioned, mut notices) = (Vec::new(), Vec::new());
         if options.mentions {
             let mentionable = catalog.mentionable();
-            for text in loop_dialect::texts(message)
-                .iter()
-                .filter_map(|text| text.text_lossy())
-            {
+            for text in texts(message).iter().filter_map(|text| text.text_lossy()) {
                 let scan = skills::find_mentions(&text, &mentionable);
                 scan.mentions
                     .into_iter()

@@ -7,22 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::{
     Error, ErrorCode, Result,
+    message::Dialect,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
     run_context::RunContext,
     session::{OpenTurn, StoredRunContext},
     untyped::{self, FromJson, Reader, ToJson},
 };
-
-/// The shape of a session's messages, fixed when it is created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
-pub enum Dialect {
-    /// Roles `user`, `assistant` and `toolResult`.
-    #[default]
-    Loop,
-}
 
 /// The model that a session talks to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,12 +237,6 @@ impl FromJson for Preset {
     }
 }
 
-impl FromJson for Dialect {
-    fn from_json(value: &Value, path: &str) -> Result<Self> {
-        untyped::one_of(value, path, &[("loop", Self::Loop)])
-    }
-}
-
 impl FromJson for Outcome {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         let known = [
@@ -279,13 +264,6 @@ impl FromJson for ModelRef {
 impl ToJson for Preset {
     fn to_json(&self) -> Value {
         Value::from(self.as_str())
-    }
-}
-
-impl ToJson for Dialect {
-    fn to_json(&self) -> Value {
-        let Self::Loop = self;
-        Value::from("loop")
     }
 }
 

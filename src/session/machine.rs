@@ -26,7 +26,8 @@ use crate::{
     },
     list::{Listed, joined},
     message::{
-        Call, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, StopKind, loop_dialect, turn_count,
+        Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, MessageView, OpenCalls, Role,
+        StopKind, interrupted_tokens, texts, turn_count,
     },
     permissions::{Preset, permissions_text},
     prompt::{
@@ -69,6 +70,18 @@ pub struct Incoming<M> {
     pub body: M,
     /// Paths of values that became `null` because they cannot be stored.
     pub degraded: Vec<String>,
+    /// Whether it is a result of a tool that failed. Not every dialect has a member that says so.
+    pub failed: bool,
+}
+
+impl<M: MessageView> Incoming<M> {
+    fn outline(&self, dialect: Dialect) -> Result<MessageOutline> {
+        let mut outline = dialect.outline(&self.body, false)?;
+        for answer in &mut outline.answers {
+            answer.is_error |= self.failed;
+        }
+        Ok(outline)
+    }
 }
 
 /// A value that could not be stored, and became `null`.
@@ -337,9 +350,11 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` for a message that is no user message.
     pub fn prepare(&mut self, input: TurnInput<M>) -> Result<u64> {
-        let outline = loop_dialect::outline(&input.message, true)?;
+        let outline = self.dialect().outline(&input.message, true)?;
         if !outline.user_turn {
-            return Err(Error::invalid("a turn begins with a message of the role `user`"));
+            return Err(Error::invalid(
+                "a turn begins with a message of the role `user` that is more than tool results",
+            ));
         }
         let snapshot = (!input.skills.is_empty()).then(|| RuntimeContextSnapshot {
             user_turn: turn_count(&self.outlines),
@@ -474,6 +489,7 @@ impl<M: MessageData> Machine<M> {
         let compaction = self.compactions.last();
         let (projection, mut notices) = project(&self.outlines, &self.snapshots, compaction)?;
         let messages = materialise(
+            self.dialect(),
             &projection,
             |index| self.body(index),
             &self.outlines,
@@ -530,7 +546,7 @@ impl<M: MessageData> Machine<M> {
                 .map_or(0, |it| text_tokens(&it.content))
         };
         let tokens = projection.sources.iter().map(|source| match source {
-            Source::History { message_index } => {
+            Source::History { message_index, .. } => {
                 let own = self
                     .outlines
                     .get(message_index.offset())
@@ -554,7 +570,7 @@ impl<M: MessageData> Machine<M> {
                 own
             }
             Source::InterruptedToolResult { .. } => {
-                let own = loop_dialect::interrupted_tokens();
+                let own = interrupted_tokens();
                 parts.messages = parts.messages.saturating_add(own);
                 own
             }
@@ -609,7 +625,7 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` where it is no assistant message, or there is no dispatched turn.
     pub fn update(&mut self, partial: Incoming<M>) -> Result<()> {
-        let outline = loop_dialect::outline(&partial.body, false)?;
+        let outline = partial.outline(self.dialect())?;
         if outline.role != Role::Assistant {
             return Err(Error::invalid(
                 "a partial answer must be a message with the role `assistant`",
@@ -632,13 +648,15 @@ impl<M: MessageData> Machine<M> {
         let mut answered = false;
         for message in incoming {
             let mut message = message;
-            let mut outline = loop_dialect::outline(&message.body, false)?;
+            let mut outline = message.outline(self.dialect())?;
             match outline.role {
                 Role::Assistant => {
                     batch.answer_open_calls(self);
                     if outline.stop.is_none() && !outline.is_answerable() {
-                        message.body =
-                            loop_dialect::stopped(&message.body, StopKind::Error, Some(UNANSWERABLE));
+                        let body = self
+                            .dialect()
+                            .stopped(&message.body, StopKind::Error, Some(UNANSWERABLE));
+                        message.body = body;
                         outline.stop = Some(StopKind::Error);
                     }
                     batch.push(message, outline);
@@ -653,7 +671,7 @@ impl<M: MessageData> Machine<M> {
                         let first = meant.clone().next();
                         for (at, call) in meant {
                             if first.is_some_and(|(first, its)| at == first || call.name != its.name) {
-                                self.check_allowed(*at, call, &batch, &outline)?;
+                                self.check_allowed(*at, call, &batch, answer)?;
                             }
                         }
                         if !batch.take(self, answer) {
@@ -682,14 +700,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// A result without an error means that the tool ran. It may only have run if exactly this call was allowed.
-    fn check_allowed(
-        &self,
-        at: usize,
-        call: &Call,
-        batch: &Batch<M>,
-        outline: &MessageOutline,
-    ) -> Result<()> {
-        if !self.surroundings.strict || outline.is_error {
+    fn check_allowed(&self, at: usize, call: &Call, batch: &Batch<M>, answer: &Answer) -> Result<()> {
+        if !self.surroundings.strict || answer.is_error {
             return Ok(());
         }
         let digest = self.digest_of(at, call, &batch.arguments);
@@ -724,20 +736,15 @@ impl<M: MessageData> Machine<M> {
             return Next::RunTools(open);
         }
         match self.outlines.last() {
-            Some(MessageOutline {
-                role: Role::Assistant,
-                stop,
-                ..
-            }) => match stop {
+            Some(last) if last.role == Role::Assistant => match last.stop {
                 Some(StopKind::Error) => {
-                    let text = self
-                        .bodies
-                        .last()
-                        .and_then(|body| body.field_text("errorMessage"));
-                    Next::Settle(
-                        Outcome::Error,
-                        Some(text.unwrap_or_else(|| "the model failed".to_owned())),
-                    )
+                    let said = self.bodies.last().and_then(|body| self.dialect().failure(body));
+                    let reason = if last.is_answerable() {
+                        "the model failed"
+                    } else {
+                        UNANSWERABLE
+                    };
+                    Next::Settle(Outcome::Error, Some(said.unwrap_or_else(|| reason.to_owned())))
                 }
                 Some(StopKind::Aborted) => Next::Settle(Outcome::Cancelled, None),
                 None => Next::Settle(Outcome::Success, None),
@@ -758,6 +765,7 @@ impl<M: MessageData> Machine<M> {
         error: Option<String>,
         stamp: &Stamp,
     ) -> Result<(TurnEnd, Vec<Degraded>)> {
+        let dialect = self.dialect();
         let Some(turn) = &mut self.turn else {
             return Err(no_turn());
         };
@@ -788,10 +796,12 @@ impl<M: MessageData> Machine<M> {
         };
         let last = match (&turn.partial, stop) {
             (Some(partial), Some(stop)) => {
-                let body = loop_dialect::stopped(&partial.body, stop, end.error.as_deref());
-                let outline = loop_dialect::outline(&body, false)?;
-                let degraded = partial.degraded.clone();
-                Some((Incoming { body, degraded }, outline))
+                let mut last = partial.clone();
+                last.body = dialect.stopped(&partial.body, stop, end.error.as_deref());
+                let mut outline = last.outline(dialect)?;
+                // Not every dialect has a member that says so.
+                outline.stop = Some(stop);
+                Some((last, outline))
             }
             _ => None,
         };
@@ -937,7 +947,7 @@ impl<M: MessageData> Machine<M> {
         }
         let arguments = self
             .call_message()
-            .map(|message| loop_dialect::call_arguments(&message))
+            .map(|message| self.dialect().call_arguments(&message))
             .unwrap_or_default();
         let call = |(position, call): (usize, Call)| ToolCall {
             arguments: arguments
@@ -1252,6 +1262,11 @@ impl<M: MessageData> Machine<M> {
         &self.header
     }
 
+    /// The shape of its messages.
+    pub fn dialect(&self) -> Dialect {
+        self.header.dialect
+    }
+
     /// How many messages the conversation has.
     pub fn message_count(&self) -> u32 {
         u32::try_from(self.outlines.len()).unwrap_or(u32::MAX)
@@ -1373,9 +1388,7 @@ impl<M: MessageData> Machine<M> {
             .skip(self.loaded_from as usize)
             .zip(&self.bodies);
         let typed = loaded.filter(|(outline, _)| outline.user_turn);
-        typed
-            .map(|(_, body)| M::joined(&loop_dialect::texts(body), "\n"))
-            .listed()
+        typed.map(|(_, body)| M::joined(&texts(body), "\n")).listed()
     }
 }
 
@@ -1406,6 +1419,7 @@ fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
 
 /// Messages on their way in, with the calls that are open after them.
 struct Batch<M> {
+    dialect: Dialect,
     staged: Vec<(Incoming<M>, MessageOutline)>,
     open: OpenCalls,
     /// The message with the open calls, and the arguments of all of its calls.
@@ -1415,10 +1429,6 @@ struct Batch<M> {
     leaves: Vec<Leave>,
     /// The approvals whose calls have a result by now.
     questions_over: Vec<String>,
-}
-
-fn arguments_in<M: MessageData>(message: Option<&M>) -> Vec<Option<M>> {
-    message.map(loop_dialect::call_arguments).unwrap_or_default()
 }
 
 /// What becomes of an open call.
@@ -1433,18 +1443,23 @@ enum Becomes {
 
 impl<M: MessageData> Batch<M> {
     fn after(machine: &Machine<M>) -> Self {
+        let (dialect, call_message) = (machine.dialect(), machine.call_message());
+        let arguments = call_message
+            .as_ref()
+            .map(|message| dialect.call_arguments(message));
         Self {
+            dialect,
             staged: Vec::new(),
             open: machine.open_calls(),
-            arguments: arguments_in(machine.call_message().as_ref()),
-            call_message: machine.call_message(),
+            arguments: arguments.unwrap_or_default(),
+            call_message,
             leaves: machine.leaves().to_vec(),
             questions_over: Vec::new(),
         }
     }
 
     /// A result answers the call that it means; false where there is none.
-    fn take(&mut self, machine: &Machine<M>, answer: &Call) -> bool {
+    fn take(&mut self, machine: &Machine<M>, answer: &Answer) -> bool {
         let Some((at, call)) = self.open.take(answer) else {
             return false;
         };
@@ -1474,7 +1489,7 @@ impl<M: MessageData> Batch<M> {
         if outline.role == Role::Assistant {
             self.open = OpenCalls::of(&outline);
             self.call_message = Some(message.body.clone());
-            self.arguments = arguments_in(Some(&message.body));
+            self.arguments = self.dialect.call_arguments(&message.body);
         }
         self.staged.push((message, outline));
     }
@@ -1488,6 +1503,7 @@ impl<M: MessageData> Batch<M> {
         let Some(message) = self.call_message.clone() else {
             return;
         };
+        let dialect = self.dialect;
         let mut answered = Vec::new();
         for (number, (at, call)) in std::mem::take(&mut self.open).0.into_iter().enumerate() {
             let body = match becomes(number) {
@@ -1495,17 +1511,18 @@ impl<M: MessageData> Batch<M> {
                     self.open.0.push((at, call));
                     continue;
                 }
-                Becomes::Refused(text) => loop_dialect::tool_result(&call, &M::string(&text), true, now),
-                Becomes::Interrupted => loop_dialect::interrupted_result(&call, &message),
+                Becomes::Refused(text) => {
+                    dialect.tool_result(&call, &M::string(&text), true, Some(M::from_number(now)))
+                }
+                Becomes::Interrupted => dialect.interrupted_result(&call, &message),
             };
-            if let Ok(outline) = loop_dialect::outline(&body, false) {
-                self.staged.push((
-                    Incoming {
-                        body,
-                        degraded: Vec::new(),
-                    },
-                    outline,
-                ));
+            let message = Incoming {
+                body,
+                degraded: Vec::new(),
+                failed: true,
+            };
+            if let Ok(outline) = message.outline(dialect) {
+                self.staged.push((message, outline));
             }
             answered.push((at, call));
         }

@@ -278,6 +278,7 @@ pub fn incoming(body: Value) -> Incoming<Value> {
     Incoming {
         body,
         degraded: Vec::new(),
+        failed: false,
     }
 }
 

@@ -68,7 +68,6 @@ pub fn outline(index: u32) -> MessageOutline {
         },
         answers: Vec::new(),
         stop: None,
-        is_error: false,
         text_len: index,
         tokens: index / 4,
         bytes: false,

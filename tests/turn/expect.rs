@@ -192,14 +192,14 @@ pub fn failed(id: &str, name: &str, text: &str, timestamp: u64) -> (Value, Value
     });
     let units = text.len();
     let outline = json!({
-        "role": "toolResult", "answers": [{ "id": id, "name": name }], "isError": true, "textLen": units, "tokens": units.div_ceil(4)
+        "role": "toolResult", "answers": [{ "id": id, "name": name, "isError": true }], "textLen": units, "tokens": units.div_ceil(4)
     });
     (body, outline)
 }
 
 /// The answer to a call that was cut off: 68 characters, so 17 tokens.
 pub fn cut_off(id: &str, name: &str) -> (Value, Value) {
-    let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": name }], "isError": true, "textLen": 68, "tokens": 17 });
+    let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": name, "isError": true }], "textLen": 68, "tokens": 17 });
     (crate::lab::interrupted(id, name, 6), outline)
 }
 

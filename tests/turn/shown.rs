@@ -10,7 +10,7 @@ use runcontext::{
         CompactionCheckpoint, DeclaredEvent, DivergenceClass, NoticeCode, Projection, RuntimeContextSnapshot,
         Source,
     },
-    message::{MessageIndex, loop_dialect},
+    message::{Dialect, MessageIndex},
     permissions::Preset,
     prompt::{InstructionFile, Section},
     runtime::{PromptOptions, Session},
@@ -491,7 +491,7 @@ pub fn store(lab: &Lab, messages: &[(Value, bool)], more: impl FnOnce(&mut Commi
     session.dispose().unwrap();
     let outlines: Vec<_> = messages
         .iter()
-        .map(|(body, turn)| loop_dialect::outline(body, *turn).unwrap())
+        .map(|(body, turn)| Dialect::Loop.outline(body, *turn).unwrap())
         .collect();
     let packs = outlines.chunks(OUTLINES_PER_PACK as usize).zip(0..);
     let mut commit = Commit {

@@ -4,7 +4,7 @@ use std::{fmt::Debug, rc::Rc, time::Instant};
 
 use runcontext::{
     context::project,
-    message::{MessageIndex, loop_dialect},
+    message::{Dialect, MessageIndex},
     runtime::PromptOptions,
     session::Outcome,
     storage::{AppendedMessage, Commit, OUTLINES_PER_PACK, OutlinePack, Storage},
@@ -36,7 +36,7 @@ fn in_a_session_of_twenty_thousand_messages_a_commit_holds_what_is_new() {
         .collect();
     let outlines: Vec<_> = messages
         .iter()
-        .map(|message| loop_dialect::outline(message, true).unwrap())
+        .map(|message| Dialect::Loop.outline(message, true).unwrap())
         .collect();
     let commit = Commit {
         session_id: ID.to_owned(),

@@ -1,0 +1,407 @@
+//! The dialects: how the messages of providers and frameworks are read, and how the few that the core makes up are
+//! written. What is the same for all of them is here, what is not is in one file each; nobody else asks which one it is.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Answer, Call, Kind, MessageData, MessageOutline, MessageView, Role, StopKind, loop_dialect};
+use crate::{
+    Error, Result,
+    list::Listed,
+    untyped::{self, FromJson, ToJson},
+};
+
+/// The shape of a session's messages, fixed when it is created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub enum Dialect {
+    /// Roles `user`, `assistant` and `toolResult`.
+    #[default]
+    #[serde(rename = "loop")]
+    Loop,
+}
+
+/// By the names that callers use.
+const NAMES: [(&str, Dialect); 1] = [("loop", Dialect::Loop)];
+
+/// A picture costs about this many tokens, whatever its size in bytes.
+const IMAGE_TOKENS: u32 = 1_200;
+
+/// What the model is told of a call that never got its result.
+pub(crate) const INTERRUPTED: &str = "The tool call was interrupted before it finished. It may be retried.";
+
+/// A block of a message's content, as far as it is understood.
+pub(super) enum Block<M> {
+    /// Text that was typed or said, in this member.
+    Text(&'static str),
+    /// Text that the model thought, in this member.
+    Thinking(&'static str),
+    /// A picture.
+    Image,
+    /// A call that is answered here, and not by the provider.
+    Call(Call),
+    /// A result, and what it says.
+    Result(Answer, Option<M>),
+    /// Anything else. It costs what its JSON is long.
+    Other,
+}
+
+/// What a tool gave.
+pub(super) struct Given<M> {
+    pub(super) value: M,
+    /// Its blocks, where it gave some.
+    pub(super) blocks: Option<M>,
+    /// What is for the host alone.
+    pub(super) details: Option<M>,
+    pub(super) failed: bool,
+    pub(super) time: Option<M>,
+}
+
+impl<M: MessageData> Given<M> {
+    fn new(value: &M, failed: bool, time: Option<M>) -> Self {
+        let blocks = value.field("content").filter(|it| it.kind() == Kind::List);
+        let flag = value.field("isError").and_then(|flag| flag.boolean());
+        Self {
+            value: value.clone(),
+            details: blocks.as_ref().and_then(|_| value.field("details")),
+            failed: failed || blocks.is_some() && flag == Some(true),
+            blocks,
+            time,
+        }
+    }
+
+    /// What it says in words: text as it is, nothing for nothing, anything else as JSON.
+    pub(super) fn text(&self) -> M {
+        match self.value.kind() {
+            Kind::String => self.value.clone(),
+            Kind::Null => M::string(""),
+            _ => self.value.to_json_text(),
+        }
+    }
+}
+
+/// Estimated size of a message.
+#[derive(Default)]
+struct Size {
+    /// UTF-16 units of text.
+    text: usize,
+    /// Tokens of everything else.
+    tokens: u32,
+}
+
+impl Dialect {
+    /// The name that callers use.
+    pub fn as_str(self) -> &'static str {
+        let own = NAMES.iter().find(|(_, dialect)| *dialect == self);
+        own.map_or("", |(name, _)| name)
+    }
+
+    fn role(self, name: &str) -> Role {
+        match (name, self) {
+            ("user", _) => Role::User,
+            ("assistant", _) => Role::Assistant,
+            ("toolResult", Self::Loop) => Role::ToolResult,
+            _ => Role::Other,
+        }
+    }
+
+    /// What a block is in the content of a message of this role.
+    fn block<M: MessageView>(self, role: Role, block: &M) -> Block<M> {
+        let kind = block.field_text("type").unwrap_or_default();
+        match self {
+            Self::Loop => loop_dialect::block(role, &kind, block),
+        }
+    }
+
+    fn blocks<M: MessageView>(self, role: Role, message: &M) -> Vec<(M, Block<M>)> {
+        let content = message.field("content").map(|content| content.items());
+        let blocks = content.into_iter().flatten();
+        blocks
+            .map(|block| {
+                let is = self.block(role, &block);
+                (block, is)
+            })
+            .listed()
+    }
+
+    /// Reads a message once. Fails where it has no role, or a role's own fields are missing.
+    ///
+    /// `user_turn` says that the message came in through `prompt` or `begin`. What the outline does not understand
+    /// (unknown roles and blocks, other content or none) is left in the body, counts no text, and costs tokens by its
+    /// JSON length.
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn outline<M: MessageView>(self, message: &M, user_turn: bool) -> Result<MessageOutline> {
+        if message.kind() != Kind::Object {
+            return Err(Error::invalid("a message must be an object with a `role`"));
+        }
+        let Some(name) = message.field_text("role") else {
+            return Err(Error::invalid(
+                "a message must have a `role`, for example `user` or `assistant`",
+            ));
+        };
+        let mut outline = MessageOutline {
+            role: self.role(&name),
+            user_turn: false,
+            calls: Vec::new(),
+            answers: Vec::new(),
+            stop: None,
+            text_len: 0,
+            tokens: 0,
+            bytes: message.has_bytes(),
+        };
+        if outline.role == Role::Other {
+            outline.tokens = tokens(message.json_len());
+            return Ok(outline);
+        }
+        let blocks = self.blocks(outline.role, message);
+        if outline.role == Role::Assistant {
+            outline.calls = open_calls(blocks).into_iter().map(|(call, _)| call).listed();
+            outline.stop = match self {
+                Self::Loop => loop_dialect::stop(message),
+            };
+        } else {
+            match self {
+                Self::Loop if outline.role == Role::ToolResult => {
+                    outline.answers.push(loop_dialect::answer(message)?);
+                }
+                Self::Loop => {}
+            }
+        }
+        outline.user_turn = user_turn && outline.role == Role::User;
+        let mut size = Size::default();
+        match message.field("content") {
+            Some(content) => self.measure(outline.role, &content, &mut size),
+            // Whatever it says, it says elsewhere.
+            None => size.tokens = tokens(message.json_len()),
+        }
+        outline.text_len = u32::try_from(size.text).unwrap_or(u32::MAX);
+        outline.tokens = tokens(size.text).saturating_add(size.tokens);
+        Ok(outline)
+    }
+
+    fn measure<M: MessageView>(self, role: Role, content: &M, size: &mut Size) {
+        if content.kind() == Kind::String {
+            size.text += content.text_len();
+            return;
+        }
+        if content.kind() != Kind::List {
+            size.tokens = size.tokens.saturating_add(tokens(content.json_len()));
+            return;
+        }
+        for block in content.items() {
+            let length = |member| block.field(member).map_or(0, |text: M| text.text_len());
+            let cost = match self.block(role, &block) {
+                Block::Text(member) => {
+                    size.text += length(member);
+                    0
+                }
+                Block::Thinking(member) => tokens(length(member)),
+                Block::Image => IMAGE_TOKENS,
+                Block::Result(_, content) => {
+                    content
+                        .iter()
+                        .for_each(|content| self.measure(role, content, size));
+                    0
+                }
+                Block::Call(_) | Block::Other => tokens(block.json_len()),
+            };
+            size.tokens = size.tokens.saturating_add(cost);
+        }
+    }
+
+    /// The arguments of every call of an assistant message, where they are there, in the order of the outline's calls.
+    pub fn call_arguments<M: MessageData>(self, message: &M) -> Vec<Option<M>> {
+        let calls = open_calls(self.blocks(Role::Assistant, message));
+        calls
+            .into_iter()
+            .map(|(_, block)| match self {
+                Self::Loop => block.field("arguments"),
+            })
+            .listed()
+    }
+
+    /// The message with text in front of its content: a string stays a string, blocks get one text block first, behind the
+    /// tool results that they begin with, and whatever else stands there gets one too.
+    pub fn with_text_before<M: MessageData>(self, message: &M, text: &M) -> M {
+        let content = match message.field("content") {
+            Some(content) if content.kind() == Kind::String => M::joined(&[text.clone(), content], "\n\n"),
+            Some(content) if content.kind() == Kind::List => {
+                let mut blocks = content.items();
+                let mut results = blocks.iter();
+                let first = results.position(|block| !self.is_result(Role::User, block));
+                blocks.insert(first.unwrap_or(blocks.len()), text_block(text.clone()));
+                M::list(blocks)
+            }
+            Some(content) if content.kind() != Kind::Null => M::list(vec![text_block(text.clone()), content]),
+            _ => text.clone(),
+        };
+        message.with_field("content", content)
+    }
+
+    /// The message without some of its tool results; the first is 0.
+    pub fn without_results<M: MessageData>(self, message: &M, left_out: &[u32]) -> M {
+        let role = self.role(&message.field_text("role").unwrap_or_default());
+        let content = message.field("content").map(|content| content.items());
+        let (mut kept, mut number) = (Vec::new(), 0);
+        for block in content.into_iter().flatten() {
+            let is_result = self.is_result(role, &block);
+            if !is_result || !left_out.contains(&number) {
+                kept.push(block);
+            }
+            number += u32::from(is_result);
+        }
+        message.with_field("content", M::list(kept))
+    }
+
+    fn is_result<M: MessageView>(self, role: Role, block: &M) -> bool {
+        matches!(self.block(role, block), Block::Result(..))
+    }
+
+    /// A user message that holds one text.
+    pub fn user_message<M: MessageData>(self, text: M, timestamp: f64) -> M {
+        self.timed(user(text), timestamp)
+    }
+
+    fn timed<M: MessageData>(self, message: M, timestamp: f64) -> M {
+        match self {
+            Self::Loop => message.with_field("timestamp", M::from_number(timestamp)),
+        }
+    }
+
+    /// The user message that was typed: given as its content, or whole. Gets `timestamp` where the dialect has one and the
+    /// message has none.
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn typed_message<M: MessageData>(self, content: &M, timestamp: f64) -> Result<M> {
+        let message = match content.kind() {
+            Kind::String | Kind::List => user(content.clone()),
+            Kind::Object => content.clone(),
+            _ => {
+                return Err(Error::invalid(
+                    "a prompt must be text, a list of content blocks or a user message",
+                ));
+            }
+        };
+        if message.field_text("role").as_deref() != Some("user") {
+            return Err(Error::invalid(
+                "a prompt given as a message must have the role `user`",
+            ));
+        }
+        match message.field("content") {
+            Some(content) if content.kind() == Kind::String => {}
+            Some(content) if content.kind() == Kind::List => {
+                let mut blocks = content.items().into_iter();
+                if let Some(at) = blocks.position(|block| block.kind() != Kind::Object) {
+                    return Err(Error::invalid(format!(
+                        "content block {at} must be an object with a `type`"
+                    )));
+                }
+            }
+            _ => {
+                return Err(Error::invalid(
+                    "a user message must have `content`: text or a list of content blocks",
+                ));
+            }
+        }
+        match self {
+            Self::Loop if !loop_dialect::has_time(&message)? => Ok(self.timed(message, timestamp)),
+            Self::Loop => Ok(message),
+        }
+    }
+
+    /// The error result for a call that was cut off. Its time is that of the message that holds the call.
+    pub fn interrupted_result<M: MessageData>(self, call: &Call, call_message: &M) -> M {
+        let time = call_message.field("timestamp");
+        self.tool_result(call, &M::string(INTERRUPTED), true, time)
+    }
+
+    /// A tool's answer as a message. Text becomes the result's text; an object with a list `content` gives its `content`,
+    /// `isError` and, where the dialect has it, `details`; anything else is shown as JSON.
+    pub fn tool_result<M: MessageData>(self, call: &Call, value: &M, failed: bool, time: Option<M>) -> M {
+        let given = Given::new(value, failed, time);
+        match self {
+            Self::Loop => loop_dialect::result(call, given),
+        }
+    }
+
+    /// The last partial answer with the reason why it is the last, where the dialect has a member for that.
+    pub fn stopped<M: MessageData>(self, partial: &M, stop: StopKind, error: Option<&str>) -> M {
+        match self {
+            Self::Loop => loop_dialect::stopped(partial, stop, error),
+        }
+    }
+
+    /// Why an answer failed, where the message says so.
+    pub fn failure<M: MessageView>(self, message: &M) -> Option<String> {
+        match self {
+            Self::Loop => message.field_text("errorMessage"),
+        }
+    }
+}
+
+/// Four UTF-16 units to a token, rounded up.
+fn tokens(units: usize) -> u32 {
+    u32::try_from(units.div_ceil(4)).unwrap_or(u32::MAX)
+}
+
+/// Estimated tokens of [`Dialect::interrupted_result`].
+pub fn interrupted_tokens() -> u32 {
+    tokens(INTERRUPTED.len())
+}
+
+/// The calls of an assistant message, each with its block, but those that are answered in the message itself.
+fn open_calls<M>(blocks: Vec<(M, Block<M>)>) -> Vec<(Call, M)> {
+    let (mut calls, mut answers) = (Vec::new(), Vec::new());
+    for (block, is) in blocks {
+        match is {
+            Block::Call(call) => calls.push((call, block)),
+            Block::Result(answer, _) => answers.push(answer.id),
+            _ => {}
+        }
+    }
+    for id in answers {
+        if let Some(at) = calls.iter().position(|(call, _)| call.id == id) {
+            calls.remove(at);
+        }
+    }
+    calls
+}
+
+/// The typed texts of a message: its string, or each of its text blocks. They look alike in every dialect.
+pub fn texts<M: MessageView>(message: &M) -> Vec<M> {
+    match message.field("content") {
+        Some(content) if content.kind() == Kind::String => vec![content],
+        Some(content) => content
+            .items()
+            .iter()
+            .filter(|block| block.field_text("type").as_deref() == Some("text"))
+            .filter_map(|block| block.field("text"))
+            .filter(|text| text.kind() == Kind::String)
+            .listed(),
+        None => Vec::new(),
+    }
+}
+
+fn user<M: MessageData>(content: M) -> M {
+    M::object(vec![("role", M::string("user")), ("content", content)])
+}
+
+/// A block of text. It looks alike in every dialect.
+pub(super) fn text_block<M: MessageData>(text: M) -> M {
+    M::object(vec![("type", M::string("text")), ("text", text)])
+}
+
+impl FromJson for Dialect {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        untyped::one_of(value, path, &NAMES)
+    }
+}
+
+impl ToJson for Dialect {
+    fn to_json(&self) -> Value {
+        Value::from(self.as_str())
+    }
+}
