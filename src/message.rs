@@ -4,9 +4,12 @@
 //! [`MessageView`], to make a [`MessageOutline`], and afterwards moves it by reference only. The few messages that
 //! a projection makes up are built through [`MessageData`].
 
+mod ai_sdk;
+mod anthropic;
 mod dialect;
 mod json;
 mod loop_dialect;
+mod openai_chat;
 mod outline;
 
 use serde::{Deserialize, Serialize};
@@ -109,6 +112,8 @@ pub trait MessageData: MessageView {
     fn joined(parts: &[Self], separator: &str) -> Self;
     /// The value written as JSON text, as a string value.
     fn to_json_text(&self) -> Self;
+    /// What a string says that is JSON text, as plain data; nothing where it is not, or says what plain data cannot hold.
+    fn parsed(&self) -> Option<Self>;
     /// What JSON text of our own says.
     fn of_json_text(text: &str) -> Self;
 }

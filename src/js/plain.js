@@ -324,6 +324,15 @@ export function jsonText(value) {
     return JSON.stringify(value, (_, inner) => (isBytes(inner) ? base64(inner) : inner)) ?? 'null';
 }
 
+/** A copy of what JSON text says, undefined for anything else. */
+export function parsed(text) {
+    try {
+        return typeof text === 'string' ? copyIn(JSON.parse(text), '', false)[0] : undefined;
+    } catch {
+        return undefined;
+    }
+}
+
 export function base64(bytes) {
     let binary = '';
     for (let i = 0; i < bytes.length; i += 8192) binary += String.fromCharCode(...bytes.subarray(i, i + 8192));

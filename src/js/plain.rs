@@ -42,6 +42,8 @@ extern "C" {
     fn js_json_length(value: &JsValue) -> f64;
     #[wasm_bindgen(js_name = "jsonText")]
     fn js_json_text(value: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "parsed")]
+    fn js_parsed(text: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "joined")]
     fn js_joined(parts: &Array, separator: &str) -> JsValue;
     #[wasm_bindgen(js_name = "list")]
@@ -331,6 +333,11 @@ impl MessageData for JsValue {
 
     fn to_json_text(&self) -> Self {
         js_json_text(self)
+    }
+
+    fn parsed(&self) -> Option<Self> {
+        let value = js_parsed(self);
+        (!value.is_undefined()).then_some(value)
     }
 
     fn of_json_text(text: &str) -> Self {

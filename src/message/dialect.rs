@@ -4,9 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, Call, Kind, MessageData, MessageOutline, MessageView, Role, StopKind, loop_dialect};
+use super::{
+    Answer, Call, Kind, MessageData, MessageOutline, MessageView, Role, StopKind, ai_sdk, anthropic,
+    loop_dialect, openai_chat,
+};
 use crate::{
-    Error, Result,
+    Error, ErrorCode, Result,
     list::Listed,
     untyped::{self, FromJson, ToJson},
 };
@@ -19,10 +22,24 @@ pub enum Dialect {
     #[default]
     #[serde(rename = "loop")]
     Loop,
+    /// Messages of OpenAI's Chat Completions.
+    #[serde(rename = "openai-chat")]
+    OpenAiChat,
+    /// Messages of Anthropic's Messages API.
+    #[serde(rename = "anthropic")]
+    Anthropic,
+    /// `ModelMessage` of the AI SDK.
+    #[serde(rename = "ai-sdk")]
+    AiSdk,
 }
 
 /// By the names that callers use.
-const NAMES: [(&str, Dialect); 1] = [("loop", Dialect::Loop)];
+const NAMES: [(&str, Dialect); 4] = [
+    ("loop", Dialect::Loop),
+    ("openai-chat", Dialect::OpenAiChat),
+    ("anthropic", Dialect::Anthropic),
+    ("ai-sdk", Dialect::AiSdk),
+];
 
 /// A picture costs about this many tokens, whatever its size in bytes.
 const IMAGE_TOKENS: u32 = 1_200;
@@ -100,7 +117,7 @@ impl Dialect {
         match (name, self) {
             ("user", _) => Role::User,
             ("assistant", _) => Role::Assistant,
-            ("toolResult", Self::Loop) => Role::ToolResult,
+            ("toolResult", Self::Loop) | ("tool", Self::OpenAiChat | Self::AiSdk) => Role::ToolResult,
             _ => Role::Other,
         }
     }
@@ -110,18 +127,68 @@ impl Dialect {
         let kind = block.field_text("type").unwrap_or_default();
         match self {
             Self::Loop => loop_dialect::block(role, &kind, block),
+            Self::OpenAiChat => openai_chat::block(&kind),
+            Self::Anthropic => anthropic::block(role, &kind, block),
+            Self::AiSdk => ai_sdk::block(role, &kind, block),
         }
     }
 
+    /// The blocks of a message's content, and the calls that stand beside it.
     fn blocks<M: MessageView>(self, role: Role, message: &M) -> Vec<(M, Block<M>)> {
-        let content = message.field("content").map(|content| content.items());
-        let blocks = content.into_iter().flatten();
+        let mut blocks = Vec::new();
+        for block in items(message) {
+            let is = self.block(role, &block);
+            blocks.push((block, is));
+        }
+        for call in self.calls_beside(message) {
+            let is = Block::Call(openai_chat::call(&call));
+            blocks.push((call, is));
+        }
         blocks
-            .map(|block| {
-                let is = self.block(role, &block);
-                (block, is)
-            })
-            .listed()
+    }
+
+    fn calls_beside<M: MessageView>(self, message: &M) -> Vec<M> {
+        match self {
+            Self::OpenAiChat => openai_chat::calls(message),
+            Self::Loop | Self::Anthropic | Self::AiSdk => Vec::new(),
+        }
+    }
+
+    /// Refuses what is plainly of another dialect: it would be shown as it is, but its calls and results would not be seen.
+    fn check<M: MessageView>(self, role: &str, message: &M) -> Result<()> {
+        match role {
+            "toolResult" => self.check_is(Self::Loop, role)?,
+            "tool" if message.field("tool_call_id").is_some() => self.check_is(Self::OpenAiChat, role)?,
+            "tool" if self != Self::OpenAiChat => self.check_is(Self::AiSdk, role)?,
+            "assistant" if !openai_chat::calls(message).is_empty() => {
+                self.check_is(Self::OpenAiChat, "tool_calls")?;
+            }
+            _ if self.role(role) == Role::Other => return Ok(()),
+            _ => {}
+        }
+        for block in items(message) {
+            let kind = block.field_text("type").unwrap_or_default();
+            let dialect = match kind.as_str() {
+                "toolCall" => Self::Loop,
+                "tool_use" | "tool_result" => Self::Anthropic,
+                "tool-call" | "tool-result" => Self::AiSdk,
+                _ => continue,
+            };
+            self.check_is(dialect, &kind)?;
+        }
+        Ok(())
+    }
+
+    fn check_is(self, found: Self, by: &str) -> Result<()> {
+        if found == self {
+            return Ok(());
+        }
+        let (own, other) = (self.as_str(), found.as_str());
+        let text = format!(
+            "a message with `{by}` is one of the dialect `{other}`, not of `{own}`; pass it as one of `{own}`, or create the session with the dialect `{other}`"
+        );
+        let error = Error::new(ErrorCode::DialectMismatch, text);
+        Err(error.with("found", by).with("dialect", own))
     }
 
     /// Reads a message once. Fails where it has no role, or a role's own fields are missing.
@@ -131,7 +198,7 @@ impl Dialect {
     /// JSON length.
     ///
     /// # Errors
-    /// `invalid_argument`.
+    /// `invalid_argument`; `dialect_mismatch` for a message of another dialect.
     pub fn outline<M: MessageView>(self, message: &M, user_turn: bool) -> Result<MessageOutline> {
         if message.kind() != Kind::Object {
             return Err(Error::invalid("a message must be an object with a `role`"));
@@ -141,6 +208,7 @@ impl Dialect {
                 "a message must have a `role`, for example `user` or `assistant`",
             ));
         };
+        self.check(&name, message)?;
         let mut outline = MessageOutline {
             role: self.role(&name),
             user_turn: false,
@@ -155,27 +223,39 @@ impl Dialect {
             outline.tokens = tokens(message.json_len());
             return Ok(outline);
         }
-        let blocks = self.blocks(outline.role, message);
-        if outline.role == Role::Assistant {
-            outline.calls = open_calls(blocks).into_iter().map(|(call, _)| call).listed();
-            outline.stop = match self {
-                Self::Loop => loop_dialect::stop(message),
-            };
-        } else {
-            match self {
-                Self::Loop if outline.role == Role::ToolResult => {
-                    outline.answers.push(loop_dialect::answer(message)?);
-                }
-                Self::Loop => {}
-            }
-        }
-        outline.user_turn = user_turn && outline.role == Role::User;
         let mut size = Size::default();
         match message.field("content") {
             Some(content) => self.measure(outline.role, &content, &mut size),
             // Whatever it says, it says elsewhere.
-            None => size.tokens = tokens(message.json_len()),
+            None if self.calls_beside(message).is_empty() => size.tokens = tokens(message.json_len()),
+            None => {}
         }
+        for call in self.calls_beside(message) {
+            size.tokens = size.tokens.saturating_add(tokens(call.json_len()));
+        }
+        let blocks = self.blocks(outline.role, message);
+        let count = blocks.len();
+        if outline.role == Role::Assistant {
+            outline.calls = open_calls(blocks).into_iter().map(|(call, _)| call).listed();
+            outline.stop = match self {
+                Self::Loop => loop_dialect::stop(message),
+                Self::OpenAiChat | Self::Anthropic | Self::AiSdk => None,
+            };
+        } else {
+            for (_, block) in blocks {
+                if let Block::Result(answer, _) = block {
+                    outline.answers.push(answer);
+                }
+            }
+        }
+        match (outline.role, self) {
+            (Role::ToolResult, Self::Loop) => outline.answers.push(loop_dialect::answer(message)?),
+            (Role::ToolResult, Self::OpenAiChat) => outline.answers.push(openai_chat::answer(message)?),
+            // Nobody typed results.
+            (Role::User, _) if count > 0 && outline.answers.len() == count => outline.role = Role::ToolResult,
+            _ => {}
+        }
+        outline.user_turn = user_turn && outline.role == Role::User;
         outline.text_len = u32::try_from(size.text).unwrap_or(u32::MAX);
         outline.tokens = tokens(size.text).saturating_add(size.tokens);
         Ok(outline)
@@ -218,6 +298,8 @@ impl Dialect {
             .into_iter()
             .map(|(_, block)| match self {
                 Self::Loop => block.field("arguments"),
+                Self::OpenAiChat => openai_chat::arguments(&block),
+                Self::Anthropic | Self::AiSdk => block.field("input"),
             })
             .listed()
     }
@@ -243,9 +325,8 @@ impl Dialect {
     /// The message without some of its tool results; the first is 0.
     pub fn without_results<M: MessageData>(self, message: &M, left_out: &[u32]) -> M {
         let role = self.role(&message.field_text("role").unwrap_or_default());
-        let content = message.field("content").map(|content| content.items());
         let (mut kept, mut number) = (Vec::new(), 0);
-        for block in content.into_iter().flatten() {
+        for block in items(message) {
             let is_result = self.is_result(role, &block);
             if !is_result || !left_out.contains(&number) {
                 kept.push(block);
@@ -267,6 +348,7 @@ impl Dialect {
     fn timed<M: MessageData>(self, message: M, timestamp: f64) -> M {
         match self {
             Self::Loop => message.with_field("timestamp", M::from_number(timestamp)),
+            Self::OpenAiChat | Self::Anthropic | Self::AiSdk => message,
         }
     }
 
@@ -308,7 +390,7 @@ impl Dialect {
         }
         match self {
             Self::Loop if !loop_dialect::has_time(&message)? => Ok(self.timed(message, timestamp)),
-            Self::Loop => Ok(message),
+            Self::Loop | Self::OpenAiChat | Self::Anthropic | Self::AiSdk => Ok(message),
         }
     }
 
@@ -324,13 +406,28 @@ impl Dialect {
         let given = Given::new(value, failed, time);
         match self {
             Self::Loop => loop_dialect::result(call, given),
+            Self::OpenAiChat => openai_chat::result(call, given),
+            Self::Anthropic => anthropic::result(call, given),
+            Self::AiSdk => ai_sdk::result(call, given),
         }
+    }
+
+    /// A place in what a tool gave as a place in the message that is made of it.
+    pub fn place_in_result(self, place: String) -> String {
+        let whole = match self {
+            Self::Loop => return place,
+            Self::OpenAiChat => "content",
+            Self::Anthropic => "content[0].content",
+            Self::AiSdk => "content[0].output",
+        };
+        whole.to_owned()
     }
 
     /// The last partial answer with the reason why it is the last, where the dialect has a member for that.
     pub fn stopped<M: MessageData>(self, partial: &M, stop: StopKind, error: Option<&str>) -> M {
         match self {
             Self::Loop => loop_dialect::stopped(partial, stop, error),
+            Self::OpenAiChat | Self::Anthropic | Self::AiSdk => partial.clone(),
         }
     }
 
@@ -338,6 +435,7 @@ impl Dialect {
     pub fn failure<M: MessageView>(self, message: &M) -> Option<String> {
         match self {
             Self::Loop => message.field_text("errorMessage"),
+            Self::OpenAiChat | Self::Anthropic | Self::AiSdk => None,
         }
     }
 }
@@ -350,6 +448,12 @@ fn tokens(units: usize) -> u32 {
 /// Estimated tokens of [`Dialect::interrupted_result`].
 pub fn interrupted_tokens() -> u32 {
     tokens(INTERRUPTED.len())
+}
+
+/// The blocks of a message's content.
+fn items<M: MessageView>(message: &M) -> Vec<M> {
+    let content = message.field("content");
+    content.map(|content| content.items()).unwrap_or_default()
 }
 
 /// The calls of an assistant message, each with its block, but those that are answered in the message itself.
@@ -385,13 +489,27 @@ pub fn texts<M: MessageView>(message: &M) -> Vec<M> {
     }
 }
 
-fn user<M: MessageData>(content: M) -> M {
+pub(super) fn user<M: MessageData>(content: M) -> M {
     M::object(vec![("role", M::string("user")), ("content", content)])
+}
+
+/// A block of this type.
+pub(super) fn typed<M: MessageData>(kind: &str, members: Vec<(&str, M)>) -> M {
+    let mut all = vec![("type", M::string(kind))];
+    members.into_iter().append_to(&mut all);
+    M::object(all)
 }
 
 /// A block of text. It looks alike in every dialect.
 pub(super) fn text_block<M: MessageData>(text: M) -> M {
-    M::object(vec![("type", M::string("text")), ("text", text)])
+    typed("text", vec![("text", text)])
+}
+
+/// The data and the type of a picture as tools give it.
+pub(super) fn picture<M: MessageView>(block: &M) -> Option<(M, M)> {
+    let text = |member| block.field(member).filter(|it: &M| it.kind() == Kind::String);
+    let is_picture = block.field_text("type").as_deref() == Some("image");
+    Some((text("data")?, text("mimeType")?)).filter(|_| is_picture)
 }
 
 impl FromJson for Dialect {

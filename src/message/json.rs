@@ -119,6 +119,10 @@ impl MessageData for Value {
         Value::from(self.to_string())
     }
 
+    fn parsed(&self) -> Option<Self> {
+        serde_json::from_str(self.as_str()?).ok()
+    }
+
     fn of_json_text(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }

@@ -255,7 +255,11 @@ impl<M: MessageData + 'static> Session<M> {
             };
             results.extend(result.map(|result| {
                 let (value, degraded, failed) = match result {
-                    Ok(value) => (value.body, value.degraded, false),
+                    Ok(value) => {
+                        let places = value.degraded.into_iter();
+                        let places = places.map(|place| dialect.place_in_result(place));
+                        (value.body, places.listed(), false)
+                    }
                     Err(text) => (text, Vec::new(), true),
                 };
                 Incoming {

@@ -85,7 +85,9 @@ impl<M: MessageData + 'static> Session<M> {
             self.machine_mut().allow(call, false);
             return Ok(decided);
         }
-        self.machine_mut().take_back(call, outcome == Action::Deny);
+        let message = &decided.decision.message;
+        self.machine_mut()
+            .take_back(call, outcome == Action::Deny, message);
         if outcome == Action::Require && self.machine().is_dispatched() {
             let (stamp, new_id) = (self.stamp(), self.runtime.parts.world.new_id());
             let (mut id, directory) = (String::new(), decided.directory());

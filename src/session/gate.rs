@@ -151,6 +151,8 @@ pub(super) struct GateState<M> {
     earlier: Vec<InForce>,
     /// Calls of the running turn that may run.
     leaves: Vec<Leave>,
+    /// What was said of calls of the running turn that may not: id and text.
+    refusals: Vec<(String, String)>,
     /// Calls that a person is asked about.
     pub(super) approvals: Vec<Approval<M>>,
 }
@@ -161,6 +163,7 @@ impl<M> Default for GateState<M> {
             bypasses: Vec::new(),
             earlier: Vec::new(),
             leaves: Vec::new(),
+            refusals: Vec::new(),
             approvals: Vec::new(),
         }
     }
@@ -406,12 +409,31 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// The last decision counts: a call that was allowed is asked about now, or denied. What a person agreed to and is claimed
-    /// ends only where it is denied.
-    pub fn take_back(&mut self, call: &ToolCall<M>, denied: bool) {
+    /// ends only where it is denied. `text` is what is said of it.
+    pub fn take_back(&mut self, call: &ToolCall<M>, denied: bool, text: &str) {
+        if !self.is_refusal(&call.id, text) {
+            let refusal = (call.id.clone(), text.to_owned());
+            self.gate_state().refusals.push(refusal);
+        }
         let digest = self.digest(call);
         let gone = |leave: &Leave| leave.call_id == call.id && leave.digest == digest;
         let leaves = &mut self.gate_state().leaves;
         leaves.retain(|leave| !gone(leave) || leave.claimed && !denied);
+    }
+
+    /// Nothing was decided yet.
+    pub(super) fn forget_decisions(&mut self) {
+        let gate = self.gate_state();
+        gate.leaves.clear();
+        gate.refusals.clear();
+    }
+
+    /// Whether a text is what was said of a call that may not run, by the gate or by the person who was asked.
+    pub(super) fn is_refusal(&self, id: &str, text: &str) -> bool {
+        let mut said = self.gate_view().refusals.iter();
+        let mut asked = self.approvals().iter();
+        said.any(|(call, said)| call == id && said == text)
+            || asked.any(|asked| asked.call.id == id && asked.message == text)
     }
 
     /// Another list of what may run.

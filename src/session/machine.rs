@@ -381,8 +381,7 @@ impl<M: MessageData> Machine<M> {
             degraded: Vec::new(),
         });
         self.turns_begun += 1;
-        // Nothing is allowed yet.
-        self.set_leaves(Vec::new());
+        self.forget_decisions();
         Ok(self.turns_begun)
     }
 
@@ -663,7 +662,14 @@ impl<M: MessageData> Machine<M> {
                     answered = true;
                 }
                 Role::ToolResult => {
+                    let said = texts(&message.body).first().and_then(|text| text.text());
                     for answer in &outline.answers {
+                        // Not every dialect can say that a tool failed: there, words that refuse the call are known by what they say.
+                        let mut answer = answer.clone();
+                        answer.is_error |= said
+                            .as_ref()
+                            .is_some_and(|said| self.is_refusal(&answer.id, said));
+                        let answer = &answer;
                         // It answers the first that it may mean: that one has to be allowed, as it stands in the message. One that
                         // says no tool may mean calls of several: each has to be.
                         let open = &batch.open;
@@ -874,7 +880,7 @@ impl<M: MessageData> Machine<M> {
             degraded: Vec::new(),
         });
         self.turns_begun += 1;
-        self.set_leaves(Vec::new());
+        self.forget_decisions();
         self.keep(batch, Vec::new(), stamp);
         Ok(self.turns_begun)
     }

@@ -8,6 +8,7 @@ mod model;
 pub mod pairing;
 pub mod random;
 mod shelf;
+pub mod spoken;
 mod tabs;
 mod tools;
 mod world;

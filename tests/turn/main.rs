@@ -8,6 +8,7 @@ pub mod lab;
 mod abort;
 mod approvals;
 mod callbacks;
+mod dialects;
 mod expect;
 mod gate;
 mod interrupted;
