@@ -2,6 +2,8 @@
 //!
 //! The files are not part of the repository: where they are absent the tests say so.
 #![cfg(not(target_family = "wasm"))]
+#[path = "lab/converted.rs"]
+pub mod converted;
 #[path = "lab/mod.rs"]
 pub mod lab;
 
@@ -10,16 +12,21 @@ use std::{collections::HashSet, io::Write, path::PathBuf, rc::Rc};
 use runcontext::{
     ErrorCode,
     context::{DivergenceClass, NoticeCode, Source, materialise, project},
-    message::{Dialect, MessageIndex, MessageOutline},
+    message::{
+        Dialect::{self, AiSdk, Anthropic, Loop, OpenAiChat},
+        MessageIndex, MessageOutline,
+    },
     runtime::{PromptOptions, Session},
-    session::{Outcome, RequestReport},
+    session::{NewSession, Outcome, RequestReport},
 };
 use serde_json::{Value, json};
 
+use converted::{Grouping, converted};
 use lab::{
     Lab, at_once, incoming,
-    pairing::{Pairs, call_ids, check_pairs},
+    pairing::{Pairs, answers_in, call_ids, call_ids_in, check_pairs, check_pairs_in, is_results},
     refused,
+    spoken::{ALL, CUT_OFF, result, typed},
 };
 
 /// A file of the data folder, where it is there.
@@ -64,11 +71,13 @@ struct Shown {
 
 /// Replays a conversation turn by turn, asking for a request wherever the model must have been asked.
 fn replay(session: &Rc<Session<Value>>, lab: &Lab, messages: &[Value]) -> (usize, usize) {
+    let dialect = session.machine().dialect();
+    let is_typed = |message: &Value| is(message, "user") && !is_results(dialect, message);
     let (mut turns, mut requests) = (0, 0);
     let mut before: Option<Shown> = None;
     let mut see = |request: runcontext::session::ModelRequest<Value>, report: RequestReport| {
         requests += 1;
-        check_pairs(&request.messages).unwrap();
+        check_pairs_in(dialect, &request.messages).unwrap();
         assert_eq!(report.divergence.class, DivergenceClass::None);
         assert_eq!(report.tokens.len(), request.messages.len());
         if let Some(before) = &before {
@@ -85,13 +94,13 @@ fn replay(session: &Rc<Session<Value>>, lab: &Lab, messages: &[Value]) -> (usize
     };
     let mut rest = messages.iter().peekable();
     while let Some(message) = rest.next() {
-        assert!(is(message, "user"));
+        assert!(is_typed(message));
         turns += 1;
         let turn = at_once(session.begin(message, &PromptOptions::default())).unwrap();
         let (request, report) = turn.request().unwrap();
         see(request, report);
         lab.run(turn.dispatched()).unwrap();
-        while let Some(message) = rest.next_if(|message| !is(message, "user")) {
+        while let Some(message) = rest.next_if(|message| !is_typed(message)) {
             if is(message, "assistant") {
                 let (request, report) = turn.request().unwrap();
                 see(request, report);
@@ -170,15 +179,19 @@ fn a_large_session_comes_out_of_storage_identical() {
     );
 }
 
-/// What the model sees of a conversation, all user messages counting.
+/// What the model sees of a conversation of the `loop` dialect, all user messages counting.
 fn projected(messages: &[Value]) -> (Vec<Value>, usize, Vec<usize>) {
+    projected_in(Loop, messages)
+}
+
+fn projected_in(dialect: Dialect, messages: &[Value]) -> (Vec<Value>, usize, Vec<usize>) {
     let outlines: Vec<MessageOutline> = messages
         .iter()
-        .map(|message| Dialect::Loop.outline(message, true).unwrap())
+        .map(|message| dialect.outline(message, true).unwrap())
         .collect();
     let (projection, notices) = project(&outlines, &[], None).unwrap();
     let body = |index: MessageIndex| messages.get(index.offset()).cloned();
-    let shown = materialise(Dialect::Loop, &projection, body, &outlines, &[], None).unwrap();
+    let shown = materialise(dialect, &projection, body, &outlines, &[], None).unwrap();
     let made_up = projection
         .sources
         .iter()
@@ -386,7 +399,7 @@ fn lines_that_are_no_messages_are_refused_and_change_nothing() {
         let error = refused(lab.run(turn.append(vec![incoming(value.clone())])));
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{line}");
         // As a message to look at.
-        let error = Dialect::Loop.outline(&value, true).unwrap_err();
+        let error = Loop.outline(&value, true).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{line}");
     }
     assert_eq!(lines, 19);
@@ -432,7 +445,7 @@ fn whatever_providers_answer_can_be_looked_at_and_shown() {
         "openai-mcp-tool-approval.2.chunks.txt",
         "openai-reasoning-encrypted-content.1.chunks.txt",
     ];
-    let (mut all, mut read) = (0, 0);
+    let (mut all, mut read, mut foreign) = (0, 0, 0);
     for name in names {
         let Some(text) = data(&format!("vercel-ai/{name}")) else {
             return;
@@ -450,33 +463,147 @@ fn whatever_providers_answer_can_be_looked_at_and_shown() {
             }
         }
         assert!(!found.is_empty(), "{name}");
-        let mut messages = Vec::new();
-        for object in found {
-            all += 1;
-            if Dialect::Loop.outline(&object, true).is_ok() {
-                messages.push(object.clone());
-            }
-            // The same in the clothes of a message, one for each role.
-            for role in ["user", "assistant", "toolResult", "anything"] {
-                let mut message = object.clone();
-                message["role"] = json!(role);
-                if Dialect::Loop.outline(&message, true).is_ok() {
-                    messages.push(message);
-                } else {
-                    assert_eq!(role, "toolResult");
-                    message["toolCallId"] = json!("c1");
-                    messages.push(message);
+        for dialect in ALL {
+            let mut messages = Vec::new();
+            for object in &found {
+                all += 1;
+                // As it is, and in the clothes of a message, one for each role.
+                let mut dressed = vec![object.clone()];
+                for role in ["user", "assistant", "toolResult", "tool", "anything"] {
+                    let mut message = object.clone();
+                    message["role"] = json!(role);
+                    dressed.push(message);
+                }
+                for message in dressed {
+                    match dialect.outline(&message, true) {
+                        Ok(_) => messages.push(message),
+                        Err(error) if error.code() == ErrorCode::DialectMismatch => foreign += 1,
+                        Err(error) => {
+                            assert_eq!(error.code(), ErrorCode::InvalidArgument);
+                            let own = [(Loop, "toolResult"), (OpenAiChat, "tool")];
+                            let is_result = own.iter().any(|(it, role)| *it == dialect && is(&message, role));
+                            assert!(is_result || message["role"].as_str().is_none(), "{message}");
+                        }
+                    }
                 }
             }
+            read += messages.len();
+            let (shown, _, _) = projected_in(dialect, &messages);
+            check_pairs_in(dialect, &shown).unwrap();
         }
-        read += messages.len();
-        let (shown, _, _) = projected(&messages);
-        check_pairs(&shown).unwrap();
-        // And as content of one.
-        let blocks: Vec<Value> = messages.iter().take(500).cloned().collect();
-        let message = json!({ "role": "user", "content": blocks });
-        let outline = Dialect::Loop.outline(&message, true).unwrap();
-        assert!(outline.tokens > 0 && outline.calls.is_empty());
     }
-    println!("{all} objects, shown as {read} messages");
+    assert!(foreign > 0);
+    println!("{all} objects, shown as {read} messages, {foreign} of another dialect");
+}
+
+/// The dialects that are not the one of the files.
+const OTHERS: [Dialect; 3] = [OpenAiChat, Anthropic, AiSdk];
+
+#[test]
+fn a_large_session_is_shown_as_it_is_in_every_dialect() {
+    let Some(text) = data("pi-large-session.jsonl") else {
+        return;
+    };
+    let messages = messages_of_lines(&text);
+    let calls = shown_calls(&messages).len();
+    for dialect in OTHERS {
+        for grouping in [Grouping::One, Grouping::All] {
+            let stored = converted(dialect, &messages, grouping);
+            let (shown, made_up, left_out) = projected_in(dialect, &stored);
+            assert!(shown == stored, "{dialect:?} {grouping:?}");
+            assert_eq!((made_up, left_out.len()), (0, 0));
+            let pairs = check_pairs_in(dialect, &shown).unwrap();
+            assert_eq!(
+                (pairs.calls, pairs.interrupted),
+                (calls, 0),
+                "{dialect:?} {grouping:?}"
+            );
+            println!(
+                "{dialect:?} {grouping:?}: {} messages, {calls} calls",
+                stored.len()
+            );
+        }
+        // Every seventh message with results is lost.
+        let mut lost = Vec::new();
+        let mut damaged = converted(dialect, &messages, Grouping::All);
+        let mut results = 0;
+        damaged.retain(|message| {
+            results += usize::from(is_results(dialect, message));
+            let gone = is_results(dialect, message) && results % 7 == 0;
+            if gone {
+                lost.push(message.clone());
+            }
+            !gone
+        });
+        let expected: usize = lost
+            .iter()
+            .map(|message| answers_in(dialect, message).len())
+            .sum();
+        let (shown, made_up, left_out) = projected_in(dialect, &damaged);
+        let pairs = check_pairs_in(dialect, &shown).unwrap();
+        assert!(expected > 40);
+        assert_eq!(
+            (made_up, pairs.interrupted, left_out.len()),
+            (expected, expected, 0)
+        );
+    }
+}
+
+#[test]
+fn a_large_session_comes_out_of_storage_identical_in_every_dialect() {
+    let Some(text) = data("pi-large-session.jsonl") else {
+        return;
+    };
+    let messages = messages_of_lines(&text);
+    for dialect in OTHERS {
+        let stored = converted(dialect, &messages, Grouping::All);
+        let lab = Lab::lenient();
+        let session = lab.create_with(NewSession {
+            dialect: Some(dialect),
+            ..Lab::options()
+        });
+        let (turns, requests) = replay(&session, &lab, &stored);
+        assert_eq!(turns, 88);
+        assert!(session.machine().bodies() == stored, "{dialect:?}");
+        assert!(read_back(&lab) == stored, "{dialect:?}");
+        println!(
+            "{dialect:?}: {turns} turns, {requests} requests, {} messages",
+            stored.len()
+        );
+    }
+}
+
+#[test]
+fn answers_of_a_provider_are_messages_of_its_dialect() {
+    // Calls that the provider answered itself are none of ours.
+    let files = [
+        ("anthropic-claude-opus-5-reasoning-high.1.json", 0),
+        ("anthropic-clear-thinking.1.json", 0),
+        ("anthropic-clear-tool-uses.1.json", 0),
+        ("anthropic-compaction.1.json", 0),
+        ("anthropic-programmatic-tool-calling.1.json", 4),
+        ("anthropic-web-search-tool.1.json", 0),
+    ];
+    for (name, calls) in files {
+        let Some(text) = data(&format!("vercel-ai/{name}")) else {
+            return;
+        };
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        let messages = [typed(Anthropic, "hi", 1), answer.clone()];
+        let (shown, made_up, _) = projected_in(Anthropic, &messages);
+        assert_eq!(shown[..2], messages, "{name}");
+        assert_eq!((made_up, shown.len()), (calls, 2 + calls), "{name}");
+        for (shown, id) in shown[2..].iter().zip(call_ids_in(Anthropic, &answer)) {
+            assert_eq!(*shown, result(Anthropic, &id, "", CUT_OFF, true));
+        }
+        check_pairs_in(Anthropic, &shown).unwrap();
+        // What has calls is seen to be foreign elsewhere; what has none is shown as it is.
+        for dialect in [Loop, OpenAiChat, AiSdk] {
+            assert_eq!(
+                dialect.outline(&answer, false).is_err(),
+                calls > 0,
+                "{name} {dialect:?}"
+            );
+        }
+    }
 }
