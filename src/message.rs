@@ -88,6 +88,11 @@ pub trait MessageView: Clone {
     /// Whether a byte string stands anywhere inside.
     fn has_bytes(&self) -> bool;
 
+    /// Whether a member is true.
+    fn flag(&self, name: &str) -> bool {
+        self.field(name).and_then(|value| value.boolean()) == Some(true)
+    }
+
     /// The text of a member, where it is well-formed.
     fn field_text(&self, name: &str) -> Option<String> {
         self.field(name).and_then(|value| value.text())

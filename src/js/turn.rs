@@ -60,7 +60,8 @@ impl Turn {
         }))
     }
 
-    /// Keeps assistant messages and results of open calls, in order, in one commit.
+    /// Keeps assistant messages and results of open calls, in order, in one commit. A result that does not say that its tool
+    /// failed counts for a call that was allowed, or is the very text with which the gate or a person refused it.
     #[wasm_bindgen(variadic, unchecked_return_type = "Promise<void>")]
     pub fn append(&self, #[wasm_bindgen(unchecked_param_type = "Message[]")] messages: Array) -> Promise {
         let inner = self.inner.clone();

@@ -44,8 +44,9 @@ export interface Tool extends ToolDeclaration {
     advisory?: string[];
     /**
      * Runs one call. A tool with a `tree` shows nothing for which `isHidden` is true: what rules deny, or ask about, and links.
-     * A text becomes the result's text; an object with a list `content` gives its `content`, `details`
-     * and `isError`; anything else is shown to the model as JSON. What is thrown becomes a failed result.
+     * A text becomes the result's text; an object with a list `content` gives its `content` (texts, and pictures with `data` and
+     * `mimeType`), `isError` and, in the dialect `loop`, `details`; anything else is shown to the model as JSON. What is thrown
+     * becomes a failed result.
      */
     execute?(
         args: any,
@@ -249,6 +250,7 @@ export interface SessionOptions {
     /** 1 to 128 letters, digits, `_` or `-`; by default a UUID. */
     id?: string;
     cwd?: string;
+    /** The shape of its messages, from now on; by default `loop`. */
     dialect?: Dialect;
     /** A person's choice. Absent: nobody chose yet, and `read-only` counts. */
     permissionPreset?: PermissionPreset | null;

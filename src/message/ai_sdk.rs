@@ -3,44 +3,33 @@
 //! is, and decides nothing.
 
 use super::{
-    Answer, Call, Kind, MessageData, MessageView, Role,
+    Answer, Call, Kind, MessageData, MessageView,
     dialect::{Block, Given, picture, texts, typed},
 };
 use crate::list::Listed;
 
-pub(super) fn block<M: MessageView>(role: Role, kind: &str, part: &M) -> Block<M> {
-    let is_own = part.field("providerExecuted").and_then(|flag| flag.boolean()) != Some(true);
-    match kind {
-        "text" => Block::Text("text"),
-        "reasoning" => Block::Thinking("text"),
-        "image" | "image-data" | "image-url" => Block::Image,
-        "file" | "file-data" | "media" => match part.field_text("mediaType") {
-            Some(kind) if kind.starts_with("image") => Block::Image,
-            _ => Block::Other,
-        },
-        "tool-call" if role == Role::Assistant && is_own => {
-            Block::Call(Call::of(part, "toolCallId", "toolName"))
-        }
-        "tool-result" if role != Role::User => {
-            let Call { id, name } = Call::of(part, "toolCallId", "toolName");
-            let output = part.field("output");
-            let kind = output.as_ref().and_then(|output| output.field_text("type"));
-            let kind = kind.unwrap_or_default();
-            let answer = Answer {
-                id,
-                name,
-                is_error: matches!(kind.as_str(), "error-text" | "error-json" | "execution-denied"),
-            };
-            Block::Result(
-                answer,
-                match kind.as_str() {
-                    "text" | "error-text" | "content" => output.and_then(|output| output.field("value")),
-                    _ => output,
-                },
-            )
-        }
-        _ => Block::Other,
-    }
+/// Whether a file is a picture.
+pub(super) fn is_picture<M: MessageView>(part: &M) -> bool {
+    let kind = part.field_text("mediaType");
+    kind.is_some_and(|kind| kind.starts_with("image"))
+}
+
+/// A `tool-result`: which call it answers, and what it says.
+pub(super) fn answer<M: MessageView>(part: &M) -> Block<M> {
+    let Call { id, name } = Call::of(part, "toolCallId", "toolName");
+    let output = part.field("output");
+    let kind = output.as_ref().and_then(|output| output.field_text("type"));
+    let kind = kind.unwrap_or_default();
+    let answer = Answer {
+        id,
+        name,
+        is_error: matches!(kind.as_str(), "error-text" | "error-json" | "execution-denied"),
+    };
+    let says = match kind.as_str() {
+        "text" | "error-text" | "content" => output.and_then(|output| output.field("value")),
+        _ => output,
+    };
+    Block::Result(answer, says)
 }
 
 pub(super) fn result<M: MessageData>(call: &Call, given: Given<M>) -> M {

@@ -2,27 +2,19 @@
 //! `tool_use` and `tool_result`, which stands in a user message. `server_tool_use` and its results are the provider's own.
 
 use super::{
-    Answer, Call, MessageData, MessageView, Role,
+    Answer, Call, MessageData, MessageView,
     dialect::{Block, Given, picture, typed, user},
 };
 use crate::list::Listed;
 
-pub(super) fn block<M: MessageView>(role: Role, kind: &str, block: &M) -> Block<M> {
-    match kind {
-        "text" => Block::Text("text"),
-        "thinking" => Block::Thinking("thinking"),
-        "image" => Block::Image,
-        "tool_use" if role == Role::Assistant => Block::Call(Call::of(block, "id", "name")),
-        "tool_result" if role == Role::User => {
-            let answer = Answer {
-                id: block.field_text("tool_use_id").unwrap_or_default(),
-                name: String::new(),
-                is_error: block.field("is_error").and_then(|flag| flag.boolean()) == Some(true),
-            };
-            Block::Result(answer, block.field("content"))
-        }
-        _ => Block::Other,
-    }
+/// A `tool_result`: which call it answers, and what it says.
+pub(super) fn answer<M: MessageView>(block: &M) -> Block<M> {
+    let answer = Answer {
+        id: block.field_text("tool_use_id").unwrap_or_default(),
+        name: String::new(),
+        is_error: block.flag("is_error"),
+    };
+    Block::Result(answer, block.field("content"))
 }
 
 pub(super) fn result<M: MessageData>(call: &Call, given: Given<M>) -> M {

@@ -77,11 +77,10 @@ pub(super) struct Given<M> {
 impl<M: MessageData> Given<M> {
     fn new(value: &M, failed: bool, time: Option<M>) -> Self {
         let blocks = value.field("content").filter(|it| it.kind() == Kind::List);
-        let flag = value.field("isError").and_then(|flag| flag.boolean());
         Self {
             value: value.clone(),
             details: blocks.as_ref().and_then(|_| value.field("details")),
-            failed: failed || blocks.is_some() && flag == Some(true),
+            failed: failed || blocks.is_some() && value.flag("isError"),
             blocks,
             time,
         }
@@ -122,22 +121,11 @@ impl Dialect {
         }
     }
 
-    /// What a block is in the content of a message of this role.
-    fn block<M: MessageView>(self, role: Role, block: &M) -> Block<M> {
-        let kind = block.field_text("type").unwrap_or_default();
-        match self {
-            Self::Loop => loop_dialect::block(role, &kind, block),
-            Self::OpenAiChat => openai_chat::block(&kind),
-            Self::Anthropic => anthropic::block(role, &kind, block),
-            Self::AiSdk => ai_sdk::block(role, &kind, block),
-        }
-    }
-
     /// The blocks of a message's content, and the calls that stand beside it.
     fn blocks<M: MessageView>(self, role: Role, message: &M) -> Vec<(M, Block<M>)> {
         let mut blocks = Vec::new();
         for block in items(message) {
-            let is = self.block(role, &block);
+            let is = read(role, &block);
             blocks.push((block, is));
         }
         for call in self.calls_beside(message) {
@@ -225,7 +213,7 @@ impl Dialect {
         }
         let mut size = Size::default();
         match message.field("content") {
-            Some(content) => self.measure(outline.role, &content, &mut size),
+            Some(content) => measure(outline.role, &content, &mut size),
             // Whatever it says, it says elsewhere.
             None if self.calls_beside(message).is_empty() => size.tokens = tokens(message.json_len()),
             None => {}
@@ -261,36 +249,6 @@ impl Dialect {
         Ok(outline)
     }
 
-    fn measure<M: MessageView>(self, role: Role, content: &M, size: &mut Size) {
-        if content.kind() == Kind::String {
-            size.text += content.text_len();
-            return;
-        }
-        if content.kind() != Kind::List {
-            size.tokens = size.tokens.saturating_add(tokens(content.json_len()));
-            return;
-        }
-        for block in content.items() {
-            let length = |member| block.field(member).map_or(0, |text: M| text.text_len());
-            let cost = match self.block(role, &block) {
-                Block::Text(member) => {
-                    size.text += length(member);
-                    0
-                }
-                Block::Thinking(member) => tokens(length(member)),
-                Block::Image => IMAGE_TOKENS,
-                Block::Result(_, content) => {
-                    content
-                        .iter()
-                        .for_each(|content| self.measure(role, content, size));
-                    0
-                }
-                Block::Call(_) | Block::Other => tokens(block.json_len()),
-            };
-            size.tokens = size.tokens.saturating_add(cost);
-        }
-    }
-
     /// The arguments of every call of an assistant message, where they are there, in the order of the outline's calls.
     pub fn call_arguments<M: MessageData>(self, message: &M) -> Vec<Option<M>> {
         let calls = open_calls(self.blocks(Role::Assistant, message));
@@ -312,7 +270,7 @@ impl Dialect {
             Some(content) if content.kind() == Kind::List => {
                 let mut blocks = content.items();
                 let mut results = blocks.iter();
-                let first = results.position(|block| !self.is_result(Role::User, block));
+                let first = results.position(|block| !is_result(Role::User, block));
                 blocks.insert(first.unwrap_or(blocks.len()), text_block(text.clone()));
                 M::list(blocks)
             }
@@ -327,17 +285,13 @@ impl Dialect {
         let role = self.role(&message.field_text("role").unwrap_or_default());
         let (mut kept, mut number) = (Vec::new(), 0);
         for block in items(message) {
-            let is_result = self.is_result(role, &block);
+            let is_result = is_result(role, &block);
             if !is_result || !left_out.contains(&number) {
                 kept.push(block);
             }
             number += u32::from(is_result);
         }
         message.with_field("content", M::list(kept))
-    }
-
-    fn is_result<M: MessageView>(self, role: Role, block: &M) -> bool {
-        matches!(self.block(role, block), Block::Result(..))
     }
 
     /// A user message that holds one text.
@@ -456,22 +410,77 @@ fn items<M: MessageView>(message: &M) -> Vec<M> {
     content.map(|content| content.items()).unwrap_or_default()
 }
 
+/// What a block is in the content of a message of this role. Dialects give their blocks the same names or names of their own,
+/// and no call or result of another dialect comes this far: so this is for all of them.
+fn read<M: MessageView>(role: Role, block: &M) -> Block<M> {
+    let kind = block.field_text("type").unwrap_or_default();
+    match (kind.as_str(), role) {
+        ("text", _) => Block::Text("text"),
+        ("refusal", _) => Block::Text("refusal"),
+        ("thinking", _) => Block::Thinking("thinking"),
+        ("reasoning", _) => Block::Thinking("text"),
+        ("image" | "image_url" | "image-data" | "image-url", _) => Block::Image,
+        ("file" | "file-data" | "media", _) if ai_sdk::is_picture(block) => Block::Image,
+        ("toolCall" | "tool_use", Role::Assistant) => Block::Call(Call::of(block, "id", "name")),
+        ("tool-call", Role::Assistant) if !block.flag("providerExecuted") => {
+            Block::Call(Call::of(block, "toolCallId", "toolName"))
+        }
+        ("tool_result", Role::User) => anthropic::answer(block),
+        ("tool-result", Role::Assistant | Role::ToolResult) => ai_sdk::answer(block),
+        _ => Block::Other,
+    }
+}
+
+fn is_result<M: MessageView>(role: Role, block: &M) -> bool {
+    matches!(read(role, block), Block::Result(..))
+}
+
+fn measure<M: MessageView>(role: Role, content: &M, size: &mut Size) {
+    if content.kind() == Kind::String {
+        size.text += content.text_len();
+        return;
+    }
+    if content.kind() != Kind::List {
+        size.tokens = size.tokens.saturating_add(tokens(content.json_len()));
+        return;
+    }
+    for block in content.items() {
+        let length = |member| block.field(member).map_or(0, |text: M| text.text_len());
+        let cost = match read(role, &block) {
+            Block::Text(member) => {
+                size.text += length(member);
+                0
+            }
+            Block::Thinking(member) => tokens(length(member)),
+            Block::Image => IMAGE_TOKENS,
+            Block::Result(_, content) => {
+                content.iter().for_each(|content| measure(role, content, size));
+                0
+            }
+            Block::Call(_) | Block::Other => tokens(block.json_len()),
+        };
+        size.tokens = size.tokens.saturating_add(cost);
+    }
+}
+
 /// The calls of an assistant message, each with its block, but those that are answered in the message itself.
 fn open_calls<M>(blocks: Vec<(M, Block<M>)>) -> Vec<(Call, M)> {
-    let (mut calls, mut answers) = (Vec::new(), Vec::new());
+    let mut answered = Vec::new();
+    for (_, is) in &blocks {
+        if let Block::Result(answer, _) = is {
+            answered.push(answer.id.clone());
+        }
+    }
+    let mut open = Vec::new();
     for (block, is) in blocks {
-        match is {
-            Block::Call(call) => calls.push((call, block)),
-            Block::Result(answer, _) => answers.push(answer.id),
-            _ => {}
+        if let Block::Call(call) = is {
+            match answered.iter().position(|id| *id == call.id) {
+                Some(at) => drop(answered.remove(at)),
+                None => open.push((call, block)),
+            }
         }
     }
-    for id in answers {
-        if let Some(at) = calls.iter().position(|(call, _)| call.id == id) {
-            calls.remove(at);
-        }
-    }
-    calls
+    open
 }
 
 /// The typed texts of a message: its string, or each of its text blocks. They look alike in every dialect.

@@ -1,20 +1,10 @@
 //! The `loop` dialect: roles `user`, `assistant`, `toolResult`; blocks `text`, `image`, `thinking`, `toolCall`.
 
 use super::{
-    Answer, Call, Kind, MessageData, MessageView, Role, StopKind,
-    dialect::{Block, Given, text_block},
+    Answer, Call, Kind, MessageData, MessageView, StopKind,
+    dialect::{Given, text_block},
 };
 use crate::{Error, Result};
-
-pub(super) fn block<M: MessageView>(role: Role, kind: &str, block: &M) -> Block<M> {
-    match kind {
-        "text" => Block::Text("text"),
-        "thinking" => Block::Thinking("thinking"),
-        "image" => Block::Image,
-        "toolCall" if role == Role::Assistant => Block::Call(Call::of(block, "id", "name")),
-        _ => Block::Other,
-    }
-}
 
 /// The call that a `toolResult` answers.
 pub(super) fn answer<M: MessageView>(message: &M) -> Result<Answer> {
@@ -26,7 +16,7 @@ pub(super) fn answer<M: MessageView>(message: &M) -> Result<Answer> {
     Ok(Answer {
         id,
         name: message.field_text("toolName").unwrap_or_default(),
-        is_error: message.field("isError").and_then(|flag| flag.boolean()) == Some(true),
+        is_error: message.flag("isError"),
     })
 }
 

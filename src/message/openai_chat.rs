@@ -4,18 +4,9 @@
 
 use super::{
     Answer, Call, Kind, MessageData, MessageView,
-    dialect::{Block, Given, picture, text_block},
+    dialect::{Given, picture, text_block},
 };
 use crate::{Error, Result, list::Listed};
-
-pub(super) fn block<M>(kind: &str) -> Block<M> {
-    match kind {
-        "text" => Block::Text("text"),
-        "refusal" => Block::Text("refusal"),
-        "image_url" => Block::Image,
-        _ => Block::Other,
-    }
-}
 
 /// What stands in `tool_calls`.
 pub(super) fn calls<M: MessageView>(message: &M) -> Vec<M> {

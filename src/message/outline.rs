@@ -220,3 +220,43 @@ impl FromJson for Answer {
         answer.finish(read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outlines_of_earlier_versions_are_read() {
+        let answer = |name: &str, is_error| Answer {
+            id: "c1".to_owned(),
+            name: name.to_owned(),
+            is_error,
+        };
+        let cases = [
+            (json!({ "answers": ["c1"] }), answer("", false)),
+            (json!({ "answers": ["c1"], "isError": true }), answer("", true)),
+            (
+                json!({ "answers": [{ "id": "c1", "name": "f" }], "isError": true }),
+                answer("f", true),
+            ),
+            (
+                json!({ "answers": [{ "id": "c1", "name": "f" }] }),
+                answer("f", false),
+            ),
+            (
+                json!({ "answers": [{ "id": "c1", "name": "f", "isError": true }] }),
+                answer("f", true),
+            ),
+        ];
+        for (members, expected) in cases {
+            let mut stored = json!({ "role": "toolResult", "textLen": 0, "tokens": 0 });
+            for (name, value) in members.as_object().unwrap() {
+                stored[name] = value.clone();
+            }
+            let read = MessageOutline::from_json(&stored, "outline").unwrap();
+            assert_eq!(read.answers, [expected], "{stored}");
+        }
+    }
+}

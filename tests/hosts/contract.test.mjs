@@ -35,7 +35,7 @@ const model: ModelClient = {
         const why: [DivergenceClass, DeclaredEvent[]] = [divergence.class, divergence.events];
         const notices: [NoticeCode, MessageIndex | undefined][] = given.notices.map((notice: Notice) => [notice.code, notice.messageIndex]);
         for (const source of shown.sources as Source[]) {
-            if (source.type === 'history') void (source.messageIndex satisfies number);
+            if (source.type === 'history') void (source.messageIndex satisfies number), void (source.resultsLeftOut satisfies number[] | undefined);
             else if (source.type === 'runtime-context') void (source.userTurn satisfies UserTurn), void (source.skills satisfies SkillRevision[]);
             else if (source.type === 'compaction') void (source.summarizedBefore satisfies number);
             else void (source.toolCallId satisfies string);
@@ -98,7 +98,7 @@ export async function use(): Promise<void> {
     const runtime: rc.Runtime = await rc.Runtime.open(options);
     const info: StorageInfo = runtime.storageInfo;
     const preset: PermissionPreset = 'workspace-write';
-    const dialect: Dialect = 'loop';
+    const [dialect = 'loop']: Dialect[] = ['openai-chat', 'anthropic', 'ai-sdk', 'loop'];
     const file: InstructionFile = { path: 'A.md', content: 'x' };
     const section: Section = { name: 'house', content: 'x' };
     const reference: ModelRef = { provider: 'p', id: 'm', contextWindow: 1, maxTokens: 1 };
