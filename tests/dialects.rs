@@ -585,7 +585,9 @@ fn what_a_tool_gives_becomes_a_result_of_the_dialect() {
             Anthropic => "content[0].content",
             AiSdk => "content[0].output",
         };
-        assert_eq!(place, expected);
+        assert_eq!(place.as_deref(), Some(expected));
+        let hidden = dialect.place_in_result("details.a".to_owned());
+        assert_eq!(hidden.is_some(), dialect == Loop);
     }
 }
 

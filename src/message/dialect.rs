@@ -366,15 +366,16 @@ impl Dialect {
         }
     }
 
-    /// A place in what a tool gave as a place in the message that is made of it.
-    pub fn place_in_result(self, place: String) -> String {
+    /// A place in what a tool gave as a place in the message that is made of it, where that holds it.
+    pub fn place_in_result(self, place: String) -> Option<String> {
         let whole = match self {
-            Self::Loop => return place,
+            Self::Loop => return Some(place),
+            _ if place.starts_with("details") => return None,
             Self::OpenAiChat => "content",
             Self::Anthropic => "content[0].content",
             Self::AiSdk => "content[0].output",
         };
-        whole.to_owned()
+        Some(whole.to_owned())
     }
 
     /// The last partial answer with the reason why it is the last, where the dialect has a member for that.

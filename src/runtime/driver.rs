@@ -257,7 +257,7 @@ impl<M: MessageData + 'static> Session<M> {
                 let (value, degraded, failed) = match result {
                     Ok(value) => {
                         let places = value.degraded.into_iter();
-                        let places = places.map(|place| dialect.place_in_result(place));
+                        let places = places.filter_map(|place| dialect.place_in_result(place));
                         (value.body, places.listed(), false)
                     }
                     Err(text) => (text, Vec::new(), true),

@@ -124,34 +124,36 @@ fn a_skill_is_shown_in_front_of_what_was_typed_in_every_dialect() {
 }
 
 #[test]
-fn what_a_person_refused_is_told_the_model_in_every_dialect() {
+fn what_a_person_refused_is_told_the_model_and_what_was_agreed_to_runs_in_every_dialect() {
     for dialect in ALL {
         let lab = Lab::empty();
         let session = session_of(&lab, dialect);
-        let write = calls(dialect, &[("c1", "write_file", json!({ "text": "x" }))]);
-        lab.model.answers(write).answers(says(dialect, "then not"));
+        let write = |id, text| (id, "write_file", json!({ "text": text }));
+        let both = calls(dialect, &[write("c1", "x"), write("c2", "y")]);
+        lab.model.answers(both).answers(says(dialect, "half of it"));
         let content = json!("write");
         let options = PromptOptions::default();
         let prompt = waits(&lab.world, session.prompt(&content, &options));
         let asked = lab.run(lab.runtime.pending_approvals()).unwrap();
-        let (_, approval) = &asked[0];
-        assert_eq!(approval.call.arguments, json!({ "text": "x" }));
-        lab.run(
-            lab.runtime
-                .answer(&approval.id, Answer::Reject(Some("not now".to_owned())), None),
-        )
-        .unwrap();
+        let answers = [Answer::Reject(Some("not now".to_owned())), Answer::Approve];
+        for ((_, approval), answer) in asked.iter().zip(answers) {
+            lab.run(lab.runtime.answer(&approval.id, answer, None)).unwrap();
+        }
+        let arguments: Vec<Value> = asked.into_iter().map(|(_, it)| it.call.arguments).collect();
+        assert_eq!(arguments, [json!({ "text": "x" }), json!({ "text": "y" })]);
         assert_eq!(
             prompt.done().unwrap().end.outcome,
             Outcome::Success,
             "{dialect:?}"
         );
         let text = "User rejected this tool call. Reason: not now";
-        assert_eq!(
-            session.machine().bodies()[2],
-            result_at(dialect, "c1", "write_file", text, true, 2_000)
-        );
-        assert_eq!(lab.tools.calls(), 0);
+        let expected = [
+            result_at(dialect, "c1", "write_file", text, true, 2_000),
+            result_at(dialect, "c2", "write_file", "write_file done", false, 2_000),
+        ];
+        assert_eq!(session.machine().bodies()[2..4], expected);
+        let ran: Vec<String> = lab.tools.called().into_iter().map(|called| called.0).collect();
+        assert_eq!(ran, ["c2"]);
     }
 }
 
