@@ -411,9 +411,10 @@ impl<M: MessageData> Machine<M> {
     /// The last decision counts: a call that was allowed is asked about now, or denied. What a person agreed to and is claimed
     /// ends only where it is denied. `text` is what is said of it.
     pub fn take_back(&mut self, call: &ToolCall<M>, denied: bool, text: &str) {
-        if !self.is_refusal(&call.id, text) {
-            let refusal = (call.id.clone(), text.to_owned());
-            self.gate_state().refusals.push(refusal);
+        let refusal = (call.id.clone(), text.to_owned());
+        let refusals = &mut self.gate_state().refusals;
+        if !refusals.contains(&refusal) {
+            refusals.push(refusal);
         }
         let digest = self.digest(call);
         let gone = |leave: &Leave| leave.call_id == call.id && leave.digest == digest;
