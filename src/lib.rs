@@ -14,7 +14,7 @@
 //! | [`paths`] | paths as text: normal form, containment, comparison |
 //! | [`session`] | a session as a state machine: settings, conversation, turn, commits that wait |
 //! | [`runtime`] | the shell that carries out what a machine decides |
-//! | [`storage`] | the storage traits; memory and IndexedDB |
+//! | [`storage`] | the storage traits; memory, IndexedDB, and storage of the host |
 //! | [`error`] | the one error type |
 
 #![warn(missing_docs, missing_debug_implementations)]

@@ -371,20 +371,35 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// loaded one on.
     async fn load(&self, storage: &dyn SessionStorage<M>, known: Known<'_, M>) -> Result<Option<Machine<M>>> {
         let asked = storage.approvals().await?;
-        let Some(stored) = storage.load().await? else {
-            return Ok(None);
+        let (stored, first, bodies) = loop {
+            let Some(stored) = storage.load().await? else {
+                return Ok(None);
+            };
+            let (first, mut bodies) =
+                known(&stored).unwrap_or_else(|| (Machine::<M>::first_to_load(&stored), Vec::new()));
+            let next = first.saturating_add(u32::try_from(bodies.len()).unwrap_or(u32::MAX));
+            let error = match storage.read_messages(next, stored.record.message_count).await {
+                Ok(mut rest) => {
+                    bodies.append(&mut rest);
+                    break (stored, first, bodies);
+                }
+                Err(error) => error,
+            };
+            // Nothing is missing of a session that was deleted meanwhile, and perhaps made again.
+            let now = storage.counters().await;
+            if !is_damage(&error) || now.is_err() || now == Ok(Some(stored.record.counters)) {
+                return Err(error);
+            }
         };
-        let (first, mut bodies) =
-            known(&stored).unwrap_or_else(|| (Machine::<M>::first_to_load(&stored), Vec::new()));
-        let next = first.saturating_add(u32::try_from(bodies.len()).unwrap_or(u32::MAX));
-        let mut rest = storage.read_messages(next, stored.record.message_count).await?;
-        bodies.append(&mut rest);
         let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
         if let Some(commit) = machine.left_over(&asked, self.parts.world.new_id()) {
             // Where that fails it is tried again the next time.
             let _tried = storage.commit(Rc::new(commit)).await;
         }
-        machine.take_approvals(&storage.approvals().await?);
+        // Where nothing was asked and no turn runs, nothing is.
+        if machine.has_open_turn() || !asked.is_empty() {
+            machine.take_approvals(&storage.approvals().await?);
+        }
         if machine.has_open_turn() {
             machine.set_runs_elsewhere(self.runs_elsewhere(machine.id()).await);
         }

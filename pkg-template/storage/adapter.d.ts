@@ -1,7 +1,10 @@
 // What a place to keep sessions looks like, for hosts that bring their own. `runcontext/storage/conformance` is a suite
 // that any adapter can run.
 
-/** A value as it is stored: UTF-8 JSON text. An adapter keeps the bytes as they are and never reads them. */
+/**
+ * A value as it is stored: UTF-8 JSON text. An adapter keeps the bytes as they are and never reads them. What JSON lacks is an
+ * object whose only member is `$`: `{"$":"-0"}`, `{"$":{"bytes":"<base64>"}}`, and `{"$":{"object":{"$":...}}}` for such an object.
+ */
 export type Encoded = Uint8Array;
 
 /** Version counters of a session. A turn depends on `conversation` alone. */

@@ -190,7 +190,7 @@ export interface Host {
 
 /** How a runtime is opened. Everything is optional. */
 export interface RuntimeOptions {
-    /** Where sessions are kept. By default IndexedDB where there is one, else memory, said in `storageInfo`. */
+    /** Where sessions are kept: in storage of your own, too. By default IndexedDB where there is one, else memory, said in `storageInfo`. */
     storage?:
         | "indexeddb"
         | "memory"

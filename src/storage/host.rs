@@ -624,12 +624,12 @@ impl SessionStorage<JsValue> for Session {
             // One that is damaged can be deleted; its entries go when they are looked at.
             let asked = self.approvals().await.unwrap_or_default();
             self.ask("delete", "nothing", Vec::new()).await?;
-            self.known.take();
-            let mut calls = vec![self.removes(&self.id)];
-            for approval in asked {
-                calls.push(self.removes(&self.entry_of(&approval.id)));
-            }
-            let _next_time = self.adapter.ask(calls, GoesOn).await;
+            let gone = asked
+                .iter()
+                .map(|approval| self.removes(&self.entry_of(&approval.id)));
+            let _next_time = self.adapter.ask(gone.listed(), GoesOn).await;
+            // Somebody may have made another of its name meanwhile.
+            let _next_time = self.settle().await;
             Ok(())
         })
     }

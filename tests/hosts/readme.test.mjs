@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { installed } from '../support/project.mjs';
 
 const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
-const [example, ownLoop, skills] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
+const [example, ownLoop, skills, ownStorage] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
 
 test('the first example of the README and the one of skills run as they are written', async () => {
     // What the example leaves to its reader. The model is a mock: it calls tools, answers, and keeps what it was asked. The
@@ -110,6 +110,27 @@ test('the loop of the README asks the gate, waits for a person, and keeps what t
             ['user', undefined], ['assistant', undefined], ['toolResult', false], ['toolResult', false], ['toolResult', true], ['assistant', undefined],
         ]);
         assert.equal(stored[4].content[0].text, 'User rejected this tool call. Reason: Not today.');
+    } finally {
+        await project.remove();
+    }
+});
+
+test('the storage of the README counts what it stores', async () => {
+    const around = "const counts = []; const metrics = { count: (records) => counts.push(records) };";
+    const told = `
+        const session = await runtime.createSession({ id: 's' });
+        const turn = await session.begin('Hello');
+        await turn.request();
+        await turn.dispatched();
+        await turn.finish();
+        const [{ messageCount }] = await runtime.listSessions();
+        process.stdout.write('\\n' + JSON.stringify({ counts, info: runtime.storageInfo, messageCount }));
+    `;
+    const project = await installed();
+    try {
+        const output = await project.node('--input-type=module', '--eval', `${around}${ownStorage}${told}`);
+        // Nothing; the message, its outline and the system prompt; how the turn ended.
+        assert.deepEqual(JSON.parse(output.split('\n').at(-1)), { counts: [0, 3, 0], info: { kind: 'counted', persistent: false }, messageCount: 1 });
     } finally {
         await project.remove();
     }

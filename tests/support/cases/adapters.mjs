@@ -526,4 +526,88 @@ export const cases = {
         await soon(runtime.close(), 'the end');
         same((await soon(Promise.all(waiting), 'the answers')).map(({ rejected }) => rejected.code), Array(4).fill('disposed'));
     },
+
+    async 'in whatever order two runtimes are answered, all that is stored is listed, and so is every question'() {
+        for (let round = 0; round < 40; round++) {
+            const seed = Math.floor(Math.random() * 2 ** 31);
+            try {
+                await interleaved(seed);
+            } catch (error) {
+                throw new Error(`seed ${seed}: ${error.stack}`);
+            }
+        }
+    },
 };
+
+/** Two runtimes that do what they like with three sessions, on an adapter whose answers take any time. */
+async function interleaved(seed) {
+    let state = seed;
+    const random = (below) => {
+        state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff;
+        return (state >> 8) % below;
+    };
+    const pause = async () => {
+        for (let left = random(12); left > 0; left--) await 0;
+        if (random(8) === 0) await new Promise((resolve) => setTimeout(resolve));
+    };
+    const inner = rc.memoryStorage();
+    const storage = through(inner, async (name, args, run) => {
+        await pause();
+        const answer = await run();
+        await pause();
+        return answer;
+    });
+    const now = clock();
+    const asks = tool('ask', () => 'x', { access: 'network' });
+    const more = () => ({ now, tools: [asks], model: scripted(calling(['c', 'ask']), assistant('Done.')) });
+    const runtimes = [await open(storage, more()), await open(storage, more())];
+    const ids = ['a', 'b', 'c'];
+    const step = async (runtime) => {
+        const id = ids[random(3)];
+        switch (random(8)) {
+            case 0:
+            case 1:
+                return runtime.createSession({ id });
+            case 2:
+                return runtime.deleteSession(id);
+            case 3:
+                return runtime.listSessions();
+            case 4:
+                return runtime.approvals.list();
+            case 5:
+                return (await runtime.openSession(id)).setTitle(`title ${random(100)}`);
+            default: {
+                const session = await runtime.openSession(id);
+                const asked = new Promise((resolve) => session.subscribe(({ type }) => (type === 'approval-requested' || type === 'turn-end') && resolve()));
+                const prompted = session.prompt('Hi').catch((error) => error);
+                return Promise.race([asked, prompted]);
+            }
+        }
+    };
+    const expected = new Set(['conflict', 'not_found', 'session_busy', 'session_interrupted', 'pending_save', 'disposed']);
+    const steps = Array.from({ length: 24 }, async (_, at) => {
+        for (let left = at; left > 0; left--) await pause();
+        const { rejected } = await outcome(() => step(runtimes[at % 2]));
+        if (rejected && !expected.has(rejected.code)) throw new Error(`${rejected.code}: ${rejected.message}`);
+    });
+    await soon(Promise.all(steps), 'the steps');
+
+    const other = await open(inner);
+    const stored = [];
+    const asking = [];
+    for (const id of ids) {
+        const session = await inner.session(id).load();
+        if (session === undefined) continue;
+        stored.push(id);
+        for (const approval of session.approvals) {
+            if (JSON.parse(text(approval.value)).status === 'pending') asking.push(approval.id);
+        }
+    }
+    const shown = await listed(other);
+    same(stored.filter((id) => !shown.includes(id)), [], 'what is not listed');
+    const questions = (await other.approvals.list()).map(({ requestId }) => requestId);
+    same(asking.filter((id) => !questions.includes(id)), [], 'questions that are not listed');
+    for (const id of shown) same((await outcome(() => other.openSession(id))).rejected?.code, stored.includes(id) ? undefined : 'not_found', id);
+    same((await listed(other)).sort(), stored, 'the list afterwards');
+    await other.close();
+}
