@@ -1,4 +1,4 @@
-//! Sessions in memory: for tests, for hosts without a database, and to compare others with.
+//! Sessions in memory, for native programs and their tests, and to compare others with. In wasm they are in `memory.js`.
 
 use std::{
     cell::{Cell, RefCell},

@@ -97,6 +97,7 @@ export async function use(): Promise<void> {
     const version: string = rc.version;
     const runtime: rc.Runtime = await rc.Runtime.open(options);
     const info: StorageInfo = runtime.storageInfo;
+    await (await rc.Runtime.open({ storage: wrapped })).close();
     const preset: PermissionPreset = 'workspace-write';
     const [dialect = 'loop']: Dialect[] = ['openai-chat', 'anthropic', 'ai-sdk', 'loop'];
     const file: InstructionFile = { path: 'A.md', content: 'x' };
@@ -236,7 +237,7 @@ export async function use(): Promise<void> {
     const wanted: { base: string; path: string }[] = rc.pathsToResolve(input);
     odd.push(...policy.lint());
     void [
-        wrapped, pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
+        pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
         saveError, request, report, calls, cut, forks, more, titles, id, projected, texts, fields, mentions,
     ];
 }
@@ -269,6 +270,8 @@ void session.readMessages({});
 void turn.finish({ outcome: 'cancelled' });
 // @ts-expect-error no such storage
 void Runtime.open({ storage: 'disk' });
+// @ts-expect-error half an adapter
+void Runtime.open({ storage: { kind: 'mine', persistent: true } });
 // @ts-expect-error no such option
 void runtime.createSession({ presets: [] });
 // @ts-expect-error no such outcome

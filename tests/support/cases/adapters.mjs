@@ -400,6 +400,29 @@ export const cases = {
         await runtime.close();
     },
 
+    async 'a session that is deleted while it is opened is not found, and one that is made again is opened as it is'() {
+        for (const again of [false, true]) {
+            const inner = rc.memoryStorage();
+            const other = await open(inner);
+            await (await other.createSession({ id: 's' })).prompt('Hi');
+            let meanwhile = async () => {
+                meanwhile = undefined;
+                await other.deleteSession('s');
+                if (again) await (await other.createSession({ id: 's' })).setTitle('New');
+            };
+            const runtime = await open(through(inner, async (name, args, run) => {
+                if (name === 'session.readMessages') await meanwhile?.();
+                return run();
+            }));
+            const found = await outcome(() => runtime.openSession('s'));
+            same(meanwhile, undefined, 'nothing was read');
+            if (again) same([found.gave.state.title, found.gave.state.messageCount], ['New', 0]);
+            else same([found.rejected.code, await listed(runtime)], ['not_found', []]);
+            await runtime.close();
+            await other.close();
+        }
+    },
+
     async 'what cannot be decoded is a damaged session, listed as such, and can be deleted'() {
         const inner = rc.memoryStorage();
         const damage = {};
