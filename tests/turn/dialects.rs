@@ -339,6 +339,41 @@ fn a_denied_call_is_told_in_the_words_of_the_gate_where_results_cannot_fail() {
 }
 
 #[test]
+fn what_a_person_refused_is_told_in_those_words_where_results_cannot_fail() {
+    let lab = Lab::empty();
+    let session = session_of(&lab, OpenAiChat);
+    let turn = lab.run(dispatched(&session, "write"));
+    let message = calls(OpenAiChat, &[("c1", "write_file", json!({}))]);
+    lab.run(turn.append(vec![incoming(message)])).unwrap();
+    let call = session.machine().open_tool_calls()[0].clone();
+    let id = lab.run(turn.gate(&call)).unwrap().decision.request_id.unwrap();
+    let no = Answer::Reject(Some("not now".to_owned()));
+    lab.run(lab.runtime.answer(&id, no, None)).unwrap();
+    let told = |text: &str| incoming(result(OpenAiChat, "c1", "write_file", text, false));
+    let error = refused(lab.run(turn.append(vec![told("User rejected this tool call.")])));
+    assert_eq!(error.code(), ErrorCode::ToolNotGated);
+    let text = "User rejected this tool call. Reason: not now";
+    lab.run(turn.append(vec![told(text)])).unwrap();
+    assert!(turn.open_calls().is_empty());
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_told_the_model_in_every_dialect() {
+    for dialect in ALL {
+        let lab = Lab::empty();
+        let session = session_of(&lab, dialect);
+        lab.model
+            .answers(calls(dialect, &[("c1", "fly", json!({}))]))
+            .answers(says(dialect, "then not"));
+        let report = lab.prompt(&session, "fly").unwrap();
+        assert_eq!(report.end.outcome, Outcome::Success, "{dialect:?}");
+        let text = "there is no tool named `fly`";
+        let expected = result_at(dialect, "c1", "fly", text, true, 2_000);
+        assert_eq!(session.machine().bodies()[2], expected);
+    }
+}
+
+#[test]
 fn an_answer_with_a_call_without_an_id_is_kept_as_one_that_failed_in_every_dialect() {
     for dialect in ALL {
         let lab = Lab::empty();
