@@ -269,6 +269,8 @@ impl<M: MessageData + 'static> Runtime<M> {
             closed: Cell::new(false),
         });
         runtime.hear_others();
+        let (world, errors) = (runtime.parts.world.clone(), runtime.listener_errors());
+        runtime.parts.storage.lend(world, errors);
         let told = Rc::downgrade(&runtime.listeners);
         runtime.parts.storage.watch(Rc::new(move |event| {
             if let Some(listeners) = told.upgrade() {
@@ -370,9 +372,8 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// A session as it is stored; none where there is none. What is known of its messages is not read again: from the first
     /// loaded one on.
     async fn load(&self, storage: &dyn SessionStorage<M>, known: Known<'_, M>) -> Result<Option<Machine<M>>> {
-        let asked = storage.approvals().await?;
-        let (stored, first, bodies) = loop {
-            let Some(stored) = storage.load().await? else {
+        let (stored, mut asked, first, bodies) = loop {
+            let Some((stored, asked)) = storage.open().await? else {
                 return Ok(None);
             };
             let (first, mut bodies) =
@@ -381,7 +382,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             let error = match storage.read_messages(next, stored.record.message_count).await {
                 Ok(mut rest) => {
                     bodies.append(&mut rest);
-                    break (stored, first, bodies);
+                    break (stored, asked, first, bodies);
                 }
                 Err(error) => error,
             };
@@ -394,12 +395,14 @@ impl<M: MessageData + 'static> Runtime<M> {
         let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
         if let Some(commit) = machine.left_over(&asked, self.parts.world.new_id()) {
             // Where that fails it is tried again the next time.
-            let _tried = storage.commit(Rc::new(commit)).await;
+            if storage.commit(Rc::new(commit)).await.is_ok() {
+                asked.clear();
+            }
+        } else if machine.has_open_turn() {
+            // More may have been asked for meanwhile.
+            asked = storage.approvals().await?;
         }
-        // Where nothing was asked and no turn runs, nothing is.
-        if machine.has_open_turn() || !asked.is_empty() {
-            machine.take_approvals(&storage.approvals().await?);
-        }
+        machine.take_approvals(&asked);
         if machine.has_open_turn() {
             machine.set_runs_elsewhere(self.runs_elsewhere(machine.id()).await);
         }

@@ -20,6 +20,7 @@ use crate::{
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
+    runtime::{ListenerErrors, World},
     untyped::{self, FromJson, Reader},
 };
 
@@ -208,12 +209,25 @@ pub struct StoredSession {
     pub compactions: Vec<CompactionCheckpoint>,
 }
 
+/// A session and its approvals.
+pub type Opened<M> = (StoredSession, Vec<StoredApproval<M>>);
+
 /// One session's storage.
 pub trait SessionStorage<M> {
     /// The session's counters, or none where there is no such session.
     fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>>;
     /// Everything but the message bodies, or none where there is no such session.
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>>;
+    /// The same, and the approvals as they were then or before.
+    fn open<'a>(&'a self) -> LocalFuture<'a, Result<Option<Opened<M>>>>
+    where
+        M: 'a,
+    {
+        Box::pin(async move {
+            let asked = self.approvals().await?;
+            Ok(self.load().await?.map(|stored| (stored, asked)))
+        })
+    }
     /// Bodies of the messages `from..to`, in order. A missing one is `storage_failed`.
     fn read_messages(&self, from: u32, to: u32) -> LocalFuture<'_, Result<Vec<M>>>;
     /// The session's approvals that have not ended, by request.
@@ -332,6 +346,10 @@ pub trait Storage<M> {
     fn watch(&self, listener: StorageListener) {
         drop(listener);
     }
+    /// Lends it the time and a place for work, and for errors that stop nothing.
+    fn lend(&self, world: Rc<dyn World>, errors: ListenerErrors) {
+        let (_, _) = (world, errors);
+    }
     /// Asks that what is saved is never cleared but by somebody who deletes it.
     fn persist(&self) -> LocalFuture<'_, Persistence> {
         Box::pin(std::future::ready(Persistence::default()))
@@ -342,6 +360,17 @@ pub trait Storage<M> {
     fn shared(&self) -> Rc<dyn SharedStorage>;
     /// Approvals of every session that have not ended, by session and request.
     fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<M>>>>;
+    /// The session that asks for an approval, by the request's id; it may have ended.
+    fn asker<'a>(&'a self, approval: &'a str) -> LocalFuture<'a, Result<Option<String>>>
+    where
+        M: 'a,
+    {
+        Box::pin(async move {
+            let mut stored = self.approvals().await?.into_iter();
+            let found = stored.find(|stored| stored.id == approval);
+            Ok(found.map(|found| found.session_id))
+        })
+    }
     /// The list of sessions.
     fn directory(&self) -> Rc<dyn DirectoryStorage>;
     /// Ends the connection. Later calls fail with `disposed`.

@@ -67,8 +67,8 @@ export interface StoredSession {
 }
 
 /**
- * One session. Methods reject with an error whose `code` is `storage_quota`, `storage_lost` (the connection is gone: a commit
- * is tried once more) or `storage_blocked`; any other error counts as `storage_failed`.
+ * One session. Methods reject with an error whose `code` is `storage_quota`, `storage_lost` (the connection is gone: a call
+ * is tried once more, but for `delete` and a write of what sessions share) or `storage_blocked`; any other error counts as `storage_failed`.
  */
 export interface SessionStorage {
     /** Undefined where there is no such session. */
@@ -119,7 +119,10 @@ export interface SharedStorage {
 /** A session, or an approval that waits, where it can be listed without opening its session. */
 export interface DirectoryEntry {
     kind: 'session' | 'approval';
-    /** Unique over both kinds. */
+    /**
+     * Unique over both kinds: a session's id, or `SESSION/REQUEST` for an approval. `SESSION//OPERATION` is put before a session is
+     * created, and removed when the session's own entry is there.
+     */
     id: string;
     sessionId: string;
     /** The session's working directory. It may hold any code unit, NUL and half a pair too. */

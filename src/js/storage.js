@@ -77,18 +77,30 @@ function flat(answer, ...names) {
     return Object.fromEntries(found.filter(([, value]) => typeof value !== 'object'));
 }
 
+const approvals = (answer) => list(answer.approvals, (item) => ({ ...flat(item, 'id', 'version'), value: decoded(item.value) }));
+
 const counters = (answer) => flat(answer, 'conversation', 'settings');
 
-/** A session's record, and beside it the lists that belong to it. Its id is known to whoever asks. */
+/**
+ * A session's record, and beside it the lists that belong to it. Its id is known to whoever asks. Of one with a value that cannot
+ * be decoded there is what a list needs to show that.
+ */
 function session(answer) {
-    const settings = {};
-    for (const name of Object.keys(answer.settings)) set(settings, name, decoded(answer.settings[name]));
-    const values = (name) => list(answer[name], decoded);
-    return {
-        ...decoded(answer.header), id: '', ...flat(answer, 'updatedAt', 'messageCount'), counters: counters(answer.counters),
-        settings: { ...settings, ...flat(answer, 'origin') }, outlines: values('outlines').flat(),
-        snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
-    };
+    const shown = { ...decodedAlone(answer.header), ...flat(answer, 'updatedAt') };
+    try {
+        const settings = {};
+        for (const name of Object.keys(answer.settings)) set(settings, name, decoded(answer.settings[name]));
+        const values = (name) => list(answer[name], decoded);
+        return {
+            ...shown, id: '', ...flat(answer, 'messageCount'), counters: counters(answer.counters),
+            settings: { ...settings, ...flat(answer, 'origin') }, outlines: values('outlines').flat(),
+            snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
+            approvals: approvals(answer),
+        };
+    } catch (error) {
+        if (error !== UNREADABLE) throw error;
+        return shown;
+    }
 }
 
 /** Nothing is an answer where there is nothing. */
@@ -98,7 +110,7 @@ const orNothing = (read) => (answer) => (answer === undefined || answer === null
 const READ = {
     counters: orNothing(counters),
     session: orNothing(session),
-    approvals: orNothing((answer) => list(answer.approvals, (item) => ({ ...flat(item, 'id', 'version'), value: decoded(item.value) }))),
+    approvals: orNothing(approvals),
     messages: (answer) => list(answer, decoded),
     commit: (answer) => ({ ...flat(answer, 'status'), counters: counters(answer.counters) }),
     nothing: () => undefined,

@@ -1,6 +1,8 @@
 //! An adapter of the host: its methods are called, and what they answer is read as somebody else's data. Nothing is decided
 //! here.
 
+use std::{cell::RefCell, rc::Rc};
+
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
@@ -9,8 +11,8 @@ use super::{
 };
 use crate::{
     Error, ErrorCode, Result,
-    runtime::Signal,
-    storage::{LocalFuture, StorageInfo, apply::missing, closed, damaged},
+    runtime::{ListenerErrors, Signal, World},
+    storage::{LocalFuture, StorageInfo, apply::missing, closed, damaged, host::OLD},
     untyped::FromJson,
 };
 
@@ -65,13 +67,14 @@ pub(crate) enum Failed {
 }
 
 /// A `StorageAdapter`. Members are looked up when they are called: they may be anybody's, and change.
-#[derive(Debug)]
 pub(crate) struct Adapter {
     whole: Foreign,
     shared: Foreign,
     directory: Foreign,
     pub(crate) info: StorageInfo,
     closed: Signal,
+    /// What the runtime lends, once there is one.
+    pub(crate) lent: RefCell<Option<(Rc<dyn World>, ListenerErrors)>>,
 }
 
 impl Adapter {
@@ -107,7 +110,21 @@ impl Adapter {
             whole,
             info,
             closed: Signal::default(),
+            lent: RefCell::default(),
         })
+    }
+
+    /// Whether this time is long ago. Never, where nobody says what time it is.
+    pub(crate) fn is_old(&self, time: f64) -> bool {
+        let lent = self.lent.borrow();
+        lent.as_ref().is_some_and(|(world, _)| world.now() - time > OLD)
+    }
+
+    /// Tells an error that stopped nothing.
+    pub(crate) fn tell(&self, error: &Error) {
+        if let Some((_, errors)) = &*self.lent.borrow() {
+            errors.add(error.to_string());
+        }
     }
 
     /// Calls are refused from now on, and those under way are not waited for.
@@ -116,7 +133,8 @@ impl Adapter {
     }
 
     /// Makes calls one after another; gives the answer to the last one that was made. Where the connection is lost a call is
-    /// made once more, but for a write of which nobody knows whether it came through: a commit has a name.
+    /// made once more, but for one of which nobody knows whether it came through: a commit has a name. What would be deleted the
+    /// second time may be another's.
     pub(crate) fn ask<'a>(
         &'a self,
         calls: Vec<Call<'a>>,
@@ -125,7 +143,7 @@ impl Adapter {
         Box::pin(async move {
             let mut answer = Ok(JsValue::UNDEFINED);
             for call in &calls {
-                let mut again = call.method != "write";
+                let mut again = !matches!(call.method, "write" | "delete");
                 loop {
                     answer = self.attempt(call).await;
                     let lost = |error: &Error| error.code() == ErrorCode::StorageLost;

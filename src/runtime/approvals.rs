@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{Decided, Runtime, Session, SessionEvent, Signal};
 use crate::{
-    Result,
+    ErrorCode, Result,
     message::MessageData,
     permissions::{Action, BypassScope},
     session::{Approval, ApprovalStatus, Machine, ToolCall, approval_not_found, check_seconds, rejection},
@@ -404,11 +404,13 @@ impl<M: MessageData + 'static> Runtime<M> {
         if let Some(session) = open.iter().find(knows) {
             return session.answer(id, answer, bypass).await;
         }
-        let stored = self.parts.storage.approvals().await?;
-        let Some(found) = stored.iter().find(|approval| approval.id == id) else {
+        let Some(asker) = self.parts.storage.asker(id).await? else {
             return Err(approval_not_found(id));
         };
-        let session = self.open_session(&found.session_id).await?;
+        let session = match self.open_session(&asker).await {
+            Err(error) if error.code() == ErrorCode::NotFound => return Err(approval_not_found(id)),
+            opened => opened?,
+        };
         let lasts = bypass.is_some();
         let result = session.answer(id, answer, bypass).await?;
         if lasts {

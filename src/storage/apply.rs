@@ -106,7 +106,8 @@ pub fn missing(session: &str) -> Error {
     Error::new(ErrorCode::NotFound, message)
 }
 
-/// The record of a session after a commit that builds on this one.
+/// The record of a session after a commit that builds on this one. Its time never goes back, though a clock may: a list keeps
+/// the newer of two entries.
 ///
 /// # Errors
 /// `storage_failed` for a commit that fits no session like this one.
@@ -117,7 +118,7 @@ pub fn after<M>(commit: &Commit<M>, before: &SessionRecord) -> Result<SessionRec
     }
     let mut record = SessionRecord {
         message_count,
-        updated_at: commit.timestamp,
+        updated_at: commit.timestamp.max(before.updated_at),
         ..before.clone()
     };
     let Counters {

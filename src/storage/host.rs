@@ -1,9 +1,10 @@
 //! Sessions in storage that the host supplies.
 //!
 //! The adapter decides on commits, in its own transaction. Here they are checked and encoded, and the list of sessions and
-//! of approvals that wait is kept: an entry is put before the commit that makes it true, so that nothing is stored that no
-//! list leads to, and put again or removed after it. A write of the list that fails after a commit fails nothing; whoever
-//! opens the session makes up for it.
+//! of approvals that wait is kept, so that nothing is stored that no list leads to: the entry of an approval is put before the
+//! commit that makes it true, and again after it. A session that is created has an entry in advance, with an id of its own;
+//! that one goes when the session's entry is there. A write of the list that fails after a commit fails nothing; whoever opens
+//! the session makes up for it.
 
 use std::{
     cell::RefCell,
@@ -18,14 +19,14 @@ use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 
 use super::{
-    Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, ORIGIN, SessionRecord,
+    Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, ORIGIN, Opened, SessionRecord,
     SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage, StorageInfo, StoredApproval,
     StoredSession,
     apply::{after, begin, check_session},
     check_outlines, damaged, is_damage, keys, known_store,
 };
 use crate::{
-    Result,
+    Error, Result,
     js::{
         plain::{field, json_of, list, object, to_js},
         storage::{
@@ -36,6 +37,7 @@ use crate::{
     },
     list::Listed,
     message::MessageView,
+    runtime::{ListenerErrors, World},
     untyped::{FromJson, Reader, insert_sorted, one_of},
 };
 
@@ -116,29 +118,15 @@ impl HostStorage {
         Ok((found, is_last))
     }
 
-    /// The record of an entry; none where the session was never stored, as far as one can see. It may be stored in the next
-    /// moment, so that its entry stays.
-    async fn record(&self, entry: Entry) -> Option<SessionRecord> {
-        let record = if entry.value == Value::Bool(false) {
-            let session = self.find(&entry.session_id);
-            let counters = session.ask("counters", "counters", Vec::new()).await.ok()?;
-            if counters.is_undefined() {
-                return None;
+    /// What was found in spite of errors, which are told with those of listeners. The first of them, where nothing was found.
+    fn in_spite<T>(&self, errors: Vec<Error>, found: Vec<T>) -> Result<Vec<T>> {
+        for error in errors {
+            if found.is_empty() {
+                return Err(error);
             }
-            session.settle().await.ok()??.record
-        } else {
-            SessionRecord::from_json(&entry.value, "value").unwrap_or_else(|_| SessionRecord {
-                created_at: entry.updated_at,
-                settings: [("damaged".to_owned(), Value::Bool(true))].into(),
-                ..SessionRecord::default()
-            })
-        };
-        Some(SessionRecord {
-            id: entry.session_id,
-            cwd: entry.cwd,
-            updated_at: entry.updated_at,
-            ..record
-        })
+            self.adapter.tell(&error);
+        }
+        Ok(found)
     }
 }
 
@@ -164,38 +152,63 @@ impl Storage<JsValue> for HostStorage {
     fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<JsValue>>>> {
         Box::pin(async move {
             // Of each session the entries of its approvals.
-            let mut listed: Vec<(String, Vec<String>)> = Vec::new();
+            let mut listed: Vec<(String, Vec<Entry>)> = Vec::new();
             let mut before = None;
             loop {
                 let (page, is_last) = self.page(APPROVAL, None, MOST, &mut before).await?;
-                for Entry { id, session_id, .. } in page {
-                    match listed.binary_search_by(|(other, _)| other.cmp(&session_id)) {
-                        Ok(at) => listed
-                            .get_mut(at)
-                            .into_iter()
-                            .for_each(|(_, ids)| ids.push(id.clone())),
-                        Err(at) => listed.insert(at, (session_id, vec![id])),
+                for entry in page {
+                    match listed.binary_search_by(|(other, _)| other.cmp(&entry.session_id)) {
+                        Ok(at) => {
+                            if let Some((_, entries)) = listed.get_mut(at) {
+                                entries.push(entry);
+                            }
+                        }
+                        Err(at) => listed.insert(at, (entry.session_id.clone(), vec![entry])),
                     }
                 }
                 if is_last {
                     break;
                 }
             }
-            let mut all = Vec::new();
+            let (mut all, mut errors) = (Vec::new(), Vec::new());
             for (id, entries) in listed {
                 match self.find(&id).waiting(entries).await {
                     Ok(mut found) => all.append(&mut found),
                     // Whoever opens it hears of it.
                     Err(error) if is_damage(&error) => {}
-                    Err(error) => return Err(error),
+                    Err(error) => errors.push(error),
                 }
             }
-            Ok(all)
+            self.in_spite(errors, all)
+        })
+    }
+
+    fn asker<'a>(&'a self, approval: &'a str) -> LocalFuture<'a, Result<Option<String>>>
+    where
+        JsValue: 'a,
+    {
+        Box::pin(async move {
+            let mut before = None;
+            loop {
+                let (page, is_last) = self.page(APPROVAL, None, MOST, &mut before).await?;
+                for Entry { id, session_id, .. } in page {
+                    if id.strip_prefix(&session_id) == Some(&["/", approval].concat()) {
+                        return Ok(Some(session_id));
+                    }
+                }
+                if is_last {
+                    return Ok(None);
+                }
+            }
         })
     }
 
     fn directory(&self) -> Rc<dyn DirectoryStorage> {
         Rc::new(self.clone())
+    }
+
+    fn lend(&self, world: Rc<dyn World>, errors: ListenerErrors) {
+        self.adapter.lent.replace(Some((world, errors)));
     }
 
     fn close(&self) {
@@ -206,20 +219,35 @@ impl Storage<JsValue> for HostStorage {
 impl DirectoryStorage for HostStorage {
     fn list(&self, filter: ListFilter) -> LocalFuture<'_, Result<Vec<SessionRecord>>> {
         Box::pin(async move {
-            let (mut found, mut before) = (Vec::new(), filter.before);
-            loop {
-                let wanted = filter.limit - found.len() as u32;
-                if wanted == 0 {
-                    return Ok(found);
-                }
-                let (page, is_last) = self
-                    .page(SESSION, filter.cwd.as_deref(), wanted, &mut before)
-                    .await?;
-                for entry in page {
-                    found.extend(self.record(entry).await);
-                }
-                if is_last {
-                    return Ok(found);
+            let (mut errors, mut looked) = (Vec::new(), Vec::new());
+            'anew: loop {
+                let (mut found, mut before) = (Vec::new(), filter.before.clone());
+                loop {
+                    let wanted = filter.limit - found.len() as u32;
+                    if wanted == 0 {
+                        return self.in_spite(errors, found);
+                    }
+                    let (page, is_last) = self
+                        .page(SESSION, filter.cwd.as_deref(), wanted, &mut before)
+                        .await?;
+                    for entry in page {
+                        if entry.value != Value::Bool(false) {
+                            found.push(entry.record());
+                        } else if !looked.contains(&entry.id) {
+                            let is_stored = self.find(&entry.session_id).arrives(&entry).await;
+                            // Once each, so that this ends also where the list cannot be written.
+                            looked.push(entry.id);
+                            match is_stored {
+                                // It has its place in the list now.
+                                Ok(true) => continue 'anew,
+                                Ok(false) => {}
+                                Err(error) => errors.push(error),
+                            }
+                        }
+                    }
+                    if is_last {
+                        return self.in_spite(errors, found);
+                    }
                 }
             }
         })
@@ -235,6 +263,9 @@ const APPROVAL: &str = "approval";
 /// So many entries are asked for at once, at most.
 const MOST: u32 = 500;
 
+/// An entry that leads nowhere stays for an hour, in milliseconds: what it was put for may be about to be stored.
+pub(crate) const OLD: f64 = 3_600_000.0;
+
 /// An entry as it is listed.
 struct Entry {
     id: String,
@@ -242,6 +273,23 @@ struct Entry {
     cwd: String,
     updated_at: f64,
     value: Value,
+}
+
+impl Entry {
+    /// What it says of its session.
+    fn record(self) -> SessionRecord {
+        let record = SessionRecord::from_json(&self.value, "value").unwrap_or_else(|_| SessionRecord {
+            created_at: self.updated_at,
+            settings: [("damaged".to_owned(), Value::Bool(true))].into(),
+            ..SessionRecord::default()
+        });
+        SessionRecord {
+            id: self.session_id,
+            cwd: self.cwd,
+            updated_at: self.updated_at,
+            ..record
+        }
+    }
 }
 
 impl FromJson for Entry {
@@ -333,24 +381,34 @@ impl Session {
         Ok(found)
     }
 
-    /// The approvals that are listed with these entries. Those that are not there leave the list. What is found behind that is
-    /// listed again: it may only just have been asked for, and whoever asks puts its entry again when it is stored.
-    async fn waiting(&self, mut entries: Vec<String>) -> Result<Vec<StoredApproval<JsValue>>> {
+    /// The approvals that are listed with these entries. Those that are not there leave the list when they are old. What is
+    /// found behind that is listed again: it may only just have been stored.
+    async fn waiting(&self, mut entries: Vec<Entry>) -> Result<Vec<StoredApproval<JsValue>>> {
         let found = self.asked(&self.ask("load", "approvals", Vec::new()).await?)?;
-        entries.retain(|entry| found.iter().all(|approval| self.entry_of(&approval.id) != *entry));
+        entries.retain(|entry| {
+            self.adapter.is_old(entry.updated_at)
+                && found
+                    .iter()
+                    .all(|approval| self.entry_of(&approval.id) != entry.id)
+        });
         if entries.is_empty() {
             return Ok(found);
         }
-        let mut calls = entries.iter().map(|entry| self.removes(entry)).listed();
+        let mut calls = entries.iter().map(|entry| self.removes(&entry.id)).listed();
         calls.push(self.call("load", "approvals", Vec::new()));
         let found = self.asked(&self.adapter.ask(calls, GoesOn).await?)?;
+        let _next_time = self.adapter.ask(self.lists_all(&found)?, GoesOn).await;
+        Ok(found)
+    }
+
+    /// Lists approvals that are stored. When they were asked for is not known here: any time lists one that is not there, and
+    /// changes nothing of one that is.
+    fn lists_all(&self, found: &[StoredApproval<JsValue>]) -> Result<Vec<Call<'_>>> {
         let mut calls = Vec::new();
-        for approval in &found {
-            // When it was asked for is not known here: any time lists it.
+        for approval in found {
             calls.push(self.lists(APPROVAL, &self.entry_of(&approval.id), "", 0.0, &JsValue::NULL)?);
         }
-        let _next_time = self.adapter.ask(calls, GoesOn).await;
-        Ok(found)
+        Ok(calls)
     }
 
     /// The entry of an approval.
@@ -403,22 +461,64 @@ impl Session {
         Ok(())
     }
 
-    /// Sets the list right where it may lead to nothing. The session is looked up last: one that appears meanwhile is put
-    /// by whoever made it.
-    fn settle(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
-        Box::pin(async move {
-            self.known.take();
-            let calls = vec![self.removes(&self.id), self.call("load", "session", Vec::new())];
-            let stored = self.read(&self.adapter.ask(calls, GoesOn).await?)?;
-            if let Some(stored) = &stored {
-                let _next_time = self.adapter.ask(vec![self.shows(&stored.record)?], GoesOn).await;
+    /// What is stored, with the session's entry put as it is; one that is damaged is listed as such. Then the entry that was put
+    /// in advance goes, where there is one.
+    async fn look(&self, in_advance: Option<&str>) -> Result<Option<Opened<JsValue>>> {
+        let answer = self.ask("load", "session", Vec::new()).await?;
+        let stored = self.read(&answer);
+        let put = match &stored {
+            Ok(Some(stored)) => self.shows(&stored.record)?,
+            Ok(None) => {
+                self.known.take();
+                return Ok(None);
             }
-            Ok(stored)
-        })
+            Err(_) => {
+                let cwd = field(&answer, "cwd").text().unwrap_or_default();
+                match field(&answer, "updatedAt").as_f64() {
+                    Some(time) => self.lists(SESSION, &self.id, &cwd, time, &JsValue::NULL)?,
+                    None => return stored.map(|_| None),
+                }
+            }
+        };
+        let mut calls = vec![put];
+        calls.extend(in_advance.map(|entry| self.removes(entry)));
+        let _next_time = self.adapter.ask(calls, Stops).await;
+        let asked = self.asked(&field(&answer, "approvals"))?;
+        Ok(stored?.map(|stored| (stored, asked)))
+    }
+
+    /// What is stored. Where nothing is, the session leaves the list.
+    async fn stored(&self) -> Result<Option<Opened<JsValue>>> {
+        match self.look(None).await? {
+            None => self.leaves(&self.id).await,
+            stored => Ok(stored),
+        }
+    }
+
+    /// Whether the session is stored that an entry was put for in advance. Where it is not, the entry goes when it is old; the
+    /// session is looked up again behind that, since it may only just have been stored.
+    async fn arrives(&self, entry: &Entry) -> Result<bool> {
+        let in_advance = Some(entry.id.as_str()).filter(|id| *id != self.id);
+        match self.look(in_advance).await {
+            Ok(None) if self.adapter.is_old(entry.updated_at) => self.leaves(&entry.id).await,
+            found => found,
+        }
+        .map(|stored| stored.is_some())
+    }
+
+    /// Takes an entry that leads to nothing out of the list; then looks again.
+    async fn leaves(&self, entry: &str) -> Result<Option<Opened<JsValue>>> {
+        let _next_time = self.adapter.ask(vec![self.removes(entry)], GoesOn).await;
+        self.look(None).await
     }
 
     /// Corrects the list after a commit.
-    async fn correct(&self, commit: &Commit<JsValue>, record: Option<SessionRecord>) -> Result<()> {
+    async fn correct(
+        &self,
+        commit: &Commit<JsValue>,
+        record: Option<SessionRecord>,
+        in_advance: Option<&str>,
+    ) -> Result<()> {
         let record = match record {
             Some(record) => record,
             // Somebody else has changed it too.
@@ -428,17 +528,20 @@ impl Session {
             },
         };
         let mut calls = vec![self.shows(&record)?];
+        calls.extend(in_advance.map(|entry| self.removes(entry)));
+        let shown = self.adapter.ask(calls, Stops).await.map(drop);
+        let mut calls = Vec::new();
         self.announces(commit, &record.cwd, &mut calls)?;
         for change in &commit.approvals {
             if change.body.is_none() {
                 calls.push(self.removes(&self.entry_of(&change.id)));
             }
         }
-        self.adapter.ask(calls, GoesOn).await.map(drop)
+        shown.and(self.adapter.ask(calls, GoesOn).await.map(drop))
     }
 
     /// What a commit is sent as.
-    fn encode(&self, commit: &Commit<JsValue>, message_count: u32) -> Result<JsValue> {
+    fn encode(&self, commit: &Commit<JsValue>, next: &SessionRecord) -> Result<JsValue> {
         let mut records = Records(Array::new());
         for message in &commit.messages {
             records.add(keys::MESSAGES, message.index.0, &message.body)?;
@@ -462,7 +565,7 @@ impl Session {
         let mut members = vec![
             ("sessionId", self.id.as_str().into()),
             ("operationId", commit.operation_id.as_str().into()),
-            ("timestamp", commit.timestamp.into()),
+            ("timestamp", next.updated_at.into()),
             ("origin", commit.origin.as_str().into()),
             ("records", list(records.0)),
             ("approvals", list(approvals)),
@@ -481,7 +584,7 @@ impl Session {
             members.push(("create", object(&created)));
         }
         if !commit.messages.is_empty() {
-            members.push(("messageCount", message_count.into()));
+            members.push(("messageCount", next.message_count.into()));
         }
         Ok(object(&members))
     }
@@ -536,7 +639,7 @@ impl SessionStorage<JsValue> for Session {
         Box::pin(async move {
             let answer = self.ask("counters", "counters", Vec::new()).await?;
             if answer.is_undefined() {
-                return Ok(self.settle().await?.map(|stored| stored.record.counters));
+                return Ok(self.load().await?.map(|stored| stored.record.counters));
             }
             self.adapter.read("counters", &answer).map(Some)
         })
@@ -544,12 +647,22 @@ impl SessionStorage<JsValue> for Session {
 
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
         Box::pin(async move {
-            let stored = self.read(&self.ask("load", "session", Vec::new()).await?)?;
-            let Some(stored) = stored else {
-                return self.settle().await;
-            };
-            let _next_time = self.adapter.ask(vec![self.shows(&stored.record)?], GoesOn).await;
-            Ok(Some(stored))
+            let stored = self.stored().await?;
+            Ok(stored.map(|(stored, _)| stored))
+        })
+    }
+
+    fn open<'a>(&'a self) -> LocalFuture<'a, Result<Option<Opened<JsValue>>>>
+    where
+        JsValue: 'a,
+    {
+        Box::pin(async move {
+            let stored = self.stored().await?;
+            if let Some((_, asked)) = &stored {
+                // An entry may be lost.
+                let _next_time = self.adapter.ask(self.lists_all(asked)?, GoesOn).await;
+            }
+            Ok(stored)
         })
     }
 
@@ -592,26 +705,28 @@ impl SessionStorage<JsValue> for Session {
             let next = after(&commit, &before)?;
 
             let mut calls = Vec::new();
-            if commit.create.is_some() {
-                // Whether it is stored is not known yet; who lists it looks.
-                calls.push(self.lists(SESSION, &self.id, &next.cwd, next.updated_at, &JsValue::FALSE)?);
+            // Whether it is stored is not known yet; who lists it looks. No session and no request has such an id.
+            let in_advance = commit
+                .create
+                .is_some()
+                .then(|| self.entry_of(&["/", &commit.operation_id].concat()));
+            if let Some(id) = &in_advance {
+                calls.push(self.lists(SESSION, id, &next.cwd, next.updated_at, &JsValue::FALSE)?);
             }
             self.announces(&commit, &next.cwd, &mut calls)?;
-            calls.push(self.call(
-                "commit",
-                "commit",
-                vec![self.encode(&commit, next.message_count)?],
-            ));
+            calls.push(self.call("commit", "commit", vec![self.encode(&commit, &next)?]));
             let answer = self.adapter.ask(calls, Stops).await;
             let status = answer.and_then(|answer| self.adapter.read::<CommitStatus>("commit", &answer));
             let _next_time = match status {
                 Ok(CommitStatus::Applied(counters)) => {
                     let next = Some(next).filter(|next| is_known && next.counters == counters);
-                    self.correct(&commit, next).await
+                    self.correct(&commit, next, in_advance.as_deref()).await
                 }
-                Ok(CommitStatus::AlreadyApplied(_)) => self.correct(&commit, None).await,
-                Ok(CommitStatus::Conflict(_)) | Err(_) if commit.create.is_some() => {
-                    self.settle().await.map(drop)
+                Ok(CommitStatus::AlreadyApplied(_)) => {
+                    self.correct(&commit, None, in_advance.as_deref()).await
+                }
+                Ok(CommitStatus::Conflict(_)) | Err(_) if in_advance.is_some() => {
+                    self.look(in_advance.as_deref()).await.map(drop)
                 }
                 Ok(CommitStatus::Conflict(_)) | Err(_) => Ok(()),
             };
@@ -629,7 +744,7 @@ impl SessionStorage<JsValue> for Session {
                 .map(|approval| self.removes(&self.entry_of(&approval.id)));
             let _next_time = self.adapter.ask(gone.listed(), GoesOn).await;
             // Somebody may have made another of its name meanwhile.
-            let _next_time = self.settle().await;
+            let _next_time = self.leaves(&self.id).await;
             Ok(())
         })
     }

@@ -515,12 +515,12 @@ pub async fn sessions_are_listed_newest_first_in_pages<P: Place>() {
     let storage = place.open().await;
     assert_eq!(storage.directory().list(page(10)).await, Ok(Vec::new()));
     let sessions = [
-        ("a", "/one", 10.0),
-        ("b", "/two", 30.0),
-        ("c", "/one", 20.0),
-        ("d", "/one", 30.0),
-        ("e", "/on", 20.5),
-        ("E", "/one", 20.0),
+        ("a", "/one", 1_010.0),
+        ("b", "/two", 1_030.0),
+        ("c", "/one", 1_020.0),
+        ("d", "/one", 1_030.0),
+        ("e", "/on", 1_020.5),
+        ("E", "/one", 1_020.0),
     ];
     for (id, cwd, time) in sessions {
         let first = Commit {
@@ -565,9 +565,9 @@ pub async fn sessions_are_listed_newest_first_in_pages<P: Place>() {
         ..page(10)
     };
     assert_eq!(list(one(None)).await, "dcEa");
-    assert_eq!(list(one(Some((20.0, "c".to_owned())))).await, "Ea");
-    assert_eq!(list(one(Some((25.0, "not there".to_owned())))).await, "cEa");
-    assert_eq!(list(one(Some((10.0, "a".to_owned())))).await, "");
+    assert_eq!(list(one(Some((1_020.0, "c".to_owned())))).await, "Ea");
+    assert_eq!(list(one(Some((1_025.0, "not there".to_owned())))).await, "cEa");
+    assert_eq!(list(one(Some((1_010.0, "a".to_owned())))).await, "");
     assert_eq!(
         list(ListFilter {
             cwd: Some("/".to_owned()),
@@ -578,11 +578,23 @@ pub async fn sessions_are_listed_newest_first_in_pages<P: Place>() {
     );
 
     let touched = Commit {
-        timestamp: 40.0,
+        timestamp: 1_040.0,
         ..set("a", "op-1", "title", json!("t"))
     };
     commit(&storage.session("a"), touched).await;
     assert_eq!(list(page(10)).await, "adbecE");
+
+    // A clock that was set back.
+    let earlier = Commit {
+        timestamp: 5.0,
+        ..set("a", "op-2", "title", json!("u"))
+    };
+    commit(&storage.session("a"), earlier).await;
+    let newest = directory.list(page(1)).await.unwrap();
+    let newest = newest
+        .iter()
+        .map(|record| (record.updated_at, &record.settings["title"]));
+    assert_eq!(newest.collect::<Vec<_>>(), [(1_040.0, &json!("u"))]);
 }
 
 pub async fn deleting_removes_one_session_and_nothing_else<P: Place>() {

@@ -30,6 +30,18 @@ const listed = async (runtime, filter) => (await runtime.listSessions(filter)).m
 const text = (value) => new TextDecoder().decode(value);
 const bytes = (value) => new TextEncoder().encode(value);
 
+const entries = async (adapter, kind = 'session') => (await adapter.directory.list({ kind, limit: 500 })).map(({ id }) => id);
+
+/** A session in which a person is asked about a call. */
+async function asking(runtime, id) {
+    const session = await runtime.createSession({ id, cwd: '/w' });
+    const turn = await session.begin('Hello');
+    await turn.request();
+    await turn.dispatched();
+    await turn.append(calling(['c', 'write_file', { path: 'a' }]));
+    return turn.gate({ toolCallId: 'c', toolName: 'write_file', arguments: { path: 'a' } });
+}
+
 /** What is handed out, with bytes told apart. */
 const exact = (value) => JSON.stringify(value, (_, inner) => (inner instanceof Uint8Array ? [...inner] : Object.is(inner, -0) ? '-0' : inner));
 
@@ -338,14 +350,112 @@ export const cases = {
             else await soon((async () => { while ((await inner.directory.list({ kind: 'session', limit: 1 })).length === 0) await 0; })(), 'the entry');
             const other = await open(inner);
             same([await listed(other), await listed(other, { cwd: '/w' })], [[], []]);
-            same((await inner.directory.list({ kind: 'session', limit: 9 })).length, how === 'dies' ? 1 : 0);
             await fails(() => other.openSession('s'), 'not_found');
-            same(await inner.directory.list({ kind: 'session', limit: 9 }), []);
+            // It may still be stored: whoever looks takes nothing away.
+            same((await entries(inner)).length, 1);
             failing = false;
             await other.createSession({ id: 's' });
-            same(await listed(other), ['s']);
+            same([await listed(other), await entries(inner)], [['s'], ['s']]);
             await other.close();
         }
+    },
+
+    async 'a session whose maker dies after its commit is listed at last, also where the first look at it fails'() {
+        const inner = rc.memoryStorage();
+        let isDead = false, failing = true;
+        const dying = through(inner, async (name, args, run) => {
+            if (isDead) return new Promise(() => {});
+            const answer = await run();
+            isDead = name === 'session.commit';
+            return answer;
+        });
+        (await open(dying)).createSession({ id: 's', cwd: '/w' });
+        await soon((async () => { while (!isDead) await new Promise((resolve) => setTimeout(resolve)); })(), 'the commit');
+        const runtime = await open(through(inner, (name, args, run) => (name === 'session.load' && failing ? Promise.reject(new Error('No.')) : run())));
+        await fails(() => runtime.listSessions(), 'storage_failed');
+        failing = false;
+        same((await runtime.listSessions({ cwd: '/w' })).map(({ id, updatedAt }) => [id, updatedAt]), [['s', Number((await inner.session('s').load()).updatedAt)]]);
+        same(await entries(inner), ['s']);
+        await runtime.close();
+    },
+
+    async 'who wants to create a session that exists changes nothing in the list, also where it fails or dies'() {
+        for (const method of ['session.load', 'session.commit', 'directory.put', 'directory.remove']) {
+            const inner = rc.memoryStorage();
+            const runtime = await open(inner);
+            await runtime.createSession({ id: 's', cwd: '/w' });
+            const before = JSON.stringify(await inner.directory.list({ kind: 'session', limit: 1, cwd: '/w' }));
+            let calls = 0;
+            const hangs = through(inner, (name, args, run) => (name === method && (calls++, true) ? new Promise(() => {}) : run()));
+            (await open(hangs, { now: () => 9000 })).createSession({ id: 's', cwd: '/other' });
+            await soon((async () => { while (calls === 0) await new Promise((resolve) => setTimeout(resolve)); })(), method);
+            same(JSON.stringify(await inner.directory.list({ kind: 'session', limit: 1, cwd: '/w' })), before, method);
+            same([await listed(runtime, { cwd: '/other' }), await listed(runtime), await listed(runtime, { cwd: '/w' })], [[], ['s'], ['s']], method);
+            same((await runtime.continueRecent('/w')).id, 's', method);
+            await runtime.close();
+        }
+    },
+
+    async 'an entry put in advance that leads nowhere leaves the list after an hour, and the session that is stored just then is listed'() {
+        const inner = rc.memoryStorage();
+        let commit, now = 1000;
+        const late = through(inner, (name, args, run) => (name === 'session.commit' ? new Promise(() => { commit = run; }) : run()));
+        (await open(late, { now: () => 1000 })).createSession({ id: 's', cwd: '/w' });
+        await soon((async () => { while (!commit) await new Promise((resolve) => setTimeout(resolve)); })(), 'the commit');
+        const between = through(inner, async (name, args, run) => {
+            if (name === 'directory.remove' && args[0] === 's//late') await commit();
+            return run();
+        });
+        const runtime = await open(between, { now: () => now });
+        now += 3_600_000;
+        same([await listed(runtime), (await entries(inner)).length], [[], 1]);
+        now += 1;
+        same([await listed(runtime), await entries(inner)], [[], []]);
+        await inner.directory.put({ kind: 'session', id: 's//late', sessionId: 's', cwd: '', updatedAt: 1000, value: bytes('false') });
+        same([await listed(runtime), await entries(inner)], [['s'], ['s']]);
+        await runtime.close();
+    },
+
+    async 'a list shows the rest where one session cannot be asked'() {
+        const inner = rc.memoryStorage();
+        const runtime = await open(inner);
+        await runtime.createSession({ id: 's' });
+        await runtime.close();
+        await inner.directory.put({ kind: 'session', id: 'lost//1', sessionId: 'lost', cwd: '', updatedAt: 5000, value: bytes('false') });
+        const failing = await open({ ...inner, session: (id) => (id === 'lost' ? { ...inner.session(id), load: () => Promise.reject(coded('storage_lost')) } : inner.session(id)) });
+        same(await listed(failing), ['s']);
+        await failing.close();
+    },
+
+    async 'after the clock was set back the list says what is stored, and time stands still'() {
+        const storage = rc.memoryStorage();
+        let now = 2000;
+        const runtime = await open(storage, { now: () => now });
+        const session = await runtime.createSession({ id: 's' });
+        await session.setTitle('First');
+        now = 1000;
+        await session.setTitle('Second');
+        same((await runtime.listSessions()).map(({ title, updatedAt }) => [title, updatedAt]), [['Second', 2000]]);
+        same((await storage.session('s').load()).updatedAt, 2000);
+        await runtime.close();
+    },
+
+    async 'a delete whose answer is lost is not made again: the id may be another session\'s by then'() {
+        const inner = rc.memoryStorage();
+        const other = await open(inner);
+        await (await other.createSession({ id: 's' })).dispose();
+        let deletes = 0;
+        const runtime = await open(through(inner, async (name, args, run) => {
+            const answer = await run();
+            if (name !== 'session.delete') return answer;
+            deletes += 1;
+            await other.createSession({ id: 's', cwd: '/anew' });
+            throw coded('storage_lost');
+        }));
+        await fails(() => runtime.deleteSession('s'), 'storage_lost');
+        same([deletes, await listed(other, { cwd: '/anew' })], [1, ['s']]);
+        await runtime.close();
+        await other.close();
     },
 
     async 'a page of a list is whole also where entries of sessions that were never stored stand in it'() {
@@ -388,15 +498,17 @@ export const cases = {
         await other.close();
     },
 
-    async 'an entry of an approval that is not there leaves the list, and one of a session that is gone'() {
+    async 'an entry of an approval that is not there leaves the list after an hour, and one of a session that is gone'() {
         const inner = rc.memoryStorage();
-        const runtime = await open(inner);
+        let now = 3_600_001;
+        const runtime = await open(inner, { now: () => now });
         await runtime.createSession({ id: 's' });
         for (const id of ['s/r', 'gone/r']) {
             await inner.directory.put({ kind: 'approval', id, sessionId: id.split('/')[0], cwd: '', updatedAt: 1, value: bytes('null') });
         }
-        same((await runtime.approvals.list()).length, 0);
-        same(await inner.directory.list({ kind: 'approval', limit: 9 }), []);
+        same([(await runtime.approvals.list()).length, (await entries(inner, 'approval')).length], [0, 2]);
+        now += 1;
+        same([(await runtime.approvals.list()).length, await entries(inner, 'approval')], [0, []]);
         await runtime.close();
     },
 
@@ -419,6 +531,71 @@ export const cases = {
             if (again) same([found.gave.state.title, found.gave.state.messageCount], ['New', 0]);
             else same([found.rejected.code, await listed(runtime)], ['not_found', []]);
             await runtime.close();
+        }
+    },
+
+    async 'an approval that lost its entry is listed again by whoever opens its session'() {
+        const inner = rc.memoryStorage();
+        const { requestId } = await asking(await open(inner), 's');
+        await inner.directory.remove(`s/${requestId}`);
+        const other = await open(inner);
+        same((await other.approvals.list()).length, 0);
+        await other.openSession('s');
+        const third = await open(inner);
+        same((await third.approvals.list()).map((approval) => approval.requestId), [requestId]);
+        same((await third.approvals.resolve(requestId, { action: 'reject' })).outcome, 'rejected');
+    },
+
+    async 'a session that fails hides no approval of another, and an answer asks no session but its own'() {
+        const inner = rc.memoryStorage();
+        const asked = {};
+        for (const id of ['a', 'b', 'c']) asked[id] = (await asking(await open(inner), id)).requestId;
+        const loads = [];
+        let failing = ['b'];
+        const runtime = await open({
+            ...inner,
+            session: (id) => ({ ...inner.session(id), load: () => (loads.push(id), failing.includes(id) ? Promise.reject(coded('storage_lost')) : inner.session(id).load()) }),
+        });
+        same((await runtime.approvals.list()).map(({ sessionId }) => sessionId).sort(), ['a', 'c']);
+        failing = ['a', 'b', 'c'];
+        await fails(() => runtime.approvals.list(), 'storage_lost');
+        failing = ['b'];
+        loads.length = 0;
+        same((await runtime.approvals.resolve(asked.c, { action: 'reject' })).outcome, 'rejected');
+        same([...new Set(loads)], ['c']);
+        await fails(() => runtime.approvals.resolve('nobody', { action: 'reject' }), 'approval_not_found');
+    },
+
+    async 'opening a session loads it once'() {
+        const inner = rc.memoryStorage();
+        await (await open(inner)).createSession({ id: 's' });
+        const calls = [];
+        const runtime = await open(through(inner, (name, args, run) => (calls.push(name), run())));
+        calls.length = 0;
+        await runtime.openSession('s');
+        same(calls, ['session.load', 'directory.put']);
+        await runtime.close();
+    },
+
+    async 'a session whose header or a setting cannot be read is listed as damaged once somebody has looked, and can be deleted'() {
+        for (const change of [(stored) => ({ ...stored, header: bytes('{') }), (stored) => ({ ...stored, settings: { title: bytes('') } })]) {
+            const inner = rc.memoryStorage();
+            const runtime = await open(inner);
+            await runtime.createSession({ id: 's', cwd: '/w' });
+            await runtime.close();
+            let isDamaged = true;
+            const other = await open(through(inner, async (name, args, run) => {
+                const answer = await run();
+                return name === 'session.load' && answer && isDamaged ? change(answer) : answer;
+            }));
+            same((await fails(() => other.openSession('s'), 'storage_failed')).data.sessionId, 's');
+            same((await other.listSessions()).map(({ id, damaged }) => [id, damaged]), [['s', true]]);
+            isDamaged = false;
+            await (await other.openSession('s')).dispose();
+            same((await other.listSessions({ cwd: '/w' })).map(({ id, damaged }) => [id, damaged]), [['s', undefined]]);
+            isDamaged = true;
+            await other.deleteSession('s');
+            same([await listed(other), await entries(inner)], [[], []]);
             await other.close();
         }
     },
