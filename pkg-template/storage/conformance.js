@@ -368,6 +368,25 @@ const CASES = {
         same(await everything(other), before, 'the other session');
     },
 
+    async 'a session that is made while it is deleted is there whole, or not at all'({ adapter, again }) {
+        const places = [adapter.session('s'), (await again()).session('s')];
+        const rest = { messageCount: 1, expected: 0, records: [record('messages', 0, '"m"'), record('message_outlines', 0, '"o"')] };
+        const make = { ...creation('made', { header: '"h"', settings: { title: '"t"' } }), ...rest };
+        for (let round = 0; round < 10; round++) {
+            await Promise.all(twenty((at) => (at === 19 - 2 * round ? applied(places[0], make) : places[at % 2].delete())));
+            const isThere = (await places[0].counters()) !== undefined;
+            if (!isThere) same(await places[0].readMessages({ from: 0, to: 10 }), [], 'the messages of a session that is not there');
+            same((await places[0].commit(make)).status, isThere ? 'already-applied' : 'applied', 'the status of the commit that made it');
+            const { header, origin, settings, outlines } = await there(places[0]);
+            same(
+                { header, origin, settings, outlines, messages: await places[0].readMessages({ from: 0, to: 10 }) },
+                { header: bytes('"h"'), origin: 'made', settings: { title: bytes('"t"') }, outlines: [bytes('"o"')], messages: [bytes('"m"')] },
+                'the session afterwards',
+            );
+            await places[1].delete();
+        }
+    },
+
     async 'a session that is made anew under an old id is another one'({ adapter }) {
         const session = await filled(adapter, 's');
         await session.delete();

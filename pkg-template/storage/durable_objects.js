@@ -255,11 +255,15 @@ function pack(/** @type {unknown} */ value) {
     /** @type {Uint8Array[]} */
     const bytes = [];
     let length = 0;
-    const text = JSON.stringify(value, (_, part) => {
-        if (!(part instanceof Uint8Array)) return part;
-        bytes.push(part);
-        return { $bytes: [length, (length += part.length)] };
-    });
+    /** @type {(this: any, key: string, part: unknown) => unknown} */
+    const replace = function (key, part) {
+        // Not `part`: a Buffer has been asked for its `toJSON` by then.
+        const own = this[key];
+        if (!(own instanceof Uint8Array)) return part;
+        bytes.push(own);
+        return { $bytes: [length, (length += own.length)] };
+    };
+    const text = JSON.stringify(value, replace);
     const encoded = new TextEncoder().encode(text);
     return joined([new Uint8Array(Uint32Array.of(encoded.length).buffer), encoded, ...bytes]);
 }
@@ -271,6 +275,13 @@ function unpack(/** @type {ArrayBuffer} */ packed) {
         Array.isArray(part?.$bytes) ? bytes.slice(...part.$bytes) : part,
     );
 }
+
+/** What an error says. Anything may be thrown. */
+const saidBy = (/** @type {any} */ error) => [error?.message, error].find((said) => typeof said === 'string') ?? 'it was not said why';
+
+/** Where it says that an object is full, the error for that: a write says so, or the object is lost as it is made durable. */
+const full = (/** @type {string} */ message) =>
+    message.includes('SQLITE_FULL') ? coded('storage_quota', `the durable object is full, delete what is not needed: ${message}`) : undefined;
 
 /** An object that answers calls of its methods. Its namespace is a binding: only the workers that have it can call it. */
 class Answering {
@@ -288,8 +299,8 @@ class Answering {
         try {
             answer = { gave: await this.#methods[new URL(request.url).pathname.slice(1)](...args) };
         } catch (error) {
-            const { code = 'storage_failed', message } = /** @type {Error & { code?: string }} */ (error);
-            answer = { refused: { code, message } };
+            const { code = 'storage_failed' } = /** @type {{ code?: string }} */ (error ?? {});
+            answer = { refused: { code, message: saidBy(error) } };
         }
         // The answer leaves when what was written is durable: the runtime holds it back until then.
         return new Response(pack(answer));
@@ -328,15 +339,16 @@ const caller = (namespace, name) => async (method, ...args) => {
         const response = await stub.fetch(`https://object/${method}`, { method: 'POST', body });
         answer = unpack(await response.arrayBuffer());
     } catch (error) {
-        const { message, overloaded } = /** @type {Error & { overloaded?: boolean }} */ (error);
-        // The storage fills up behind the object's back, as what it wrote is made durable: the object is lost then.
-        if (message.includes('SQLITE_FULL')) throw coded('storage_quota', `the durable object is full, delete what is not needed: ${message}`);
+        const message = saidBy(error);
         // What is overloaded must not be asked again at once, as what is lost is.
-        if (overloaded) throw coded('storage_failed', `the durable object has too much to do, try again later: ${message}`);
-        throw coded('storage_lost', `the durable object was lost in the middle of a call, try again: ${message}`);
+        const [code, what] = /** @type {{ overloaded?: boolean } | undefined} */ (error)?.overloaded
+            ? ['storage_failed', 'has too much to do, try again later']
+            : ['storage_lost', 'was lost in the middle of a call, try again'];
+        throw full(message) ?? coded(code, `the durable object ${what}: ${message}`);
     }
-    if (answer.refused !== undefined) throw coded(answer.refused.code, answer.refused.message);
-    return answer.gave;
+    const { gave, refused } = answer;
+    if (refused !== undefined) throw full(refused.message) ?? coded(refused.code, refused.message);
+    return gave;
 };
 
 /**

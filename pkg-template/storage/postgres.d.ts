@@ -29,16 +29,23 @@ export interface PostgresOptions {
  * and none is changed: PgBouncer may pool by transaction. All connections have to lead to the primary: what was written has
  * to be seen by whoever reads next.
  *
- * Methods reject with `storage_lost` where the connection is gone, `storage_blocked` where none is free within the pool's
- * `connectionTimeoutMillis` or a lock is not for 10 seconds, `storage_quota` where the disk is full, `storage_schema_newer`
- * where a newer version of this package has changed the tables, and `storage_failed` otherwise; `cause` is what the driver said.
+ * Methods reject with `storage_lost` where the connection is gone or does not answer within the pool's `query_timeout`,
+ * `storage_blocked` where none is free within its `connectionTimeoutMillis` or a lock is not for 10 seconds, `storage_quota` where
+ * the disk is full, `storage_schema_newer` where a newer version of this package has changed the tables, and `storage_failed`
+ * otherwise; `cause` is what the driver said. Without the two timeouts of the pool, a server or a network that says nothing is
+ * waited for without end.
+ *
+ * `storage_schema_newer` is what every write looks for, in its transaction, so that none is made to tables that are newer. Of the
+ * methods that only read, the first one of an adapter looks; what the later ones find in newer tables is not looked after.
  *
  * @example
  * import pg from 'pg';
  * import { Runtime } from 'runcontext';
  * import { migratePostgres, postgresStorage } from 'runcontext/storage/postgres';
  *
- * const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL, connectionTimeoutMillis: 5000 });
+ * // A commit waits 10 seconds for a lock: `query_timeout` has to be longer, and counts for migrations too.
+ * const timeouts = { connectionTimeoutMillis: 5000, query_timeout: 60_000 };
+ * const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL, ...timeouts });
  * // `pg` ends a process that does not listen when the server closes a connection that is idle.
  * pool.on('error', console.error);
  * await migratePostgres({ pool });
@@ -50,7 +57,8 @@ export function postgresStorage(options: PostgresOptions): StorageAdapter;
 
 /**
  * Makes the schema and its tables, or brings older ones up to date, in one transaction. Does nothing where there is nothing
- * to do, and may be called by any number of processes at once, at each start.
+ * to do, and may be called by any number of processes at once, at each start. Where there is something to do it waits for the
+ * writes under way, and those that come meanwhile wait for it.
  *
  * With `partitions`, each table that holds sessions consists of so many partitions, by the hash of the session's id: 1 to 1,024,
  * by default 1, which is a plain table. It counts where the tables are made and never later.

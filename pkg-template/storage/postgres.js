@@ -154,6 +154,8 @@ export async function migratePostgres(options) {
             await query(`CREATE TABLE ${at}.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`);
         }
         const version = notNewer(schema, (await query(versionOf(at))).rows);
+        // Whoever writes has looked for the version, and goes by it until the end.
+        if (version < MIGRATIONS.length) await query(`LOCK TABLE ${at}.migrations IN ACCESS EXCLUSIVE MODE`);
         for (const [number, migration] of [...MIGRATIONS.entries()].slice(version)) {
             await query(migration(at, split));
             await query(`INSERT INTO ${at}.migrations (version) VALUES ($1)`, [number + 1]);
@@ -174,7 +176,7 @@ function target({ pool, schema = 'runcontext' }) {
 }
 
 /**
- * Two ways into the database: a statement, which is atomic and of one moment by itself, and a transaction.
+ * Two ways into the database: a statement that reads, which is of one moment by itself, and a transaction, for all that writes.
  *
  * @param {PostgresPool} pool
  * @param {string} schema
@@ -184,12 +186,14 @@ function database(pool, schema) {
     const begin = [
         // Locks make the order here: who has waited for one has to see what was written meanwhile.
         'BEGIN ISOLATION LEVEL READ COMMITTED',
-        // Nobody is kept waiting for ever: not by a long queue, nor by a process that was frozen or cut off in mid-commit.
+        // No lock is waited for for ever: not behind a long queue, nor behind a process that was frozen or cut off in mid-commit.
+        // On a server that does not answer the pool gives up, as its host has said.
         `SET LOCAL lock_timeout = '10s'`,
         `SET LOCAL idle_in_transaction_session_timeout = '30s'`,
         // What was answered is durable, whatever is usual in this database; one that waits for its copies too goes on doing so.
         `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`,
-        // Each time: another process may have brought a newer schema since.
+        // Each time: another process may have brought a newer schema since. None comes before the end: this locks the table of
+        // the versions for reading, and a migration waits for that.
         versionOf(at),
     ].join(';\n');
     /** @type {Promise<void> | undefined} */
@@ -197,7 +201,11 @@ function database(pool, schema) {
     const check = async () => suits(schema, (await pool.query(versionOf(at))).rows);
     return {
         at,
-        /** @type {(text: string, values?: unknown[]) => Promise<any[]>} the rows */
+        /**
+         * For what reads: the first one looks for the version, the others trust it.
+         *
+         * @type {(text: string, values?: unknown[]) => Promise<any[]>} the rows
+         */
         statement: (text, values) =>
             tried(schema, async () => {
                 try {
@@ -530,7 +538,9 @@ function session({ at, statement, transaction }, sessionId) {
         delete: () =>
             transaction(async (query) => {
                 // First the row that a commit under way holds: what that one writes is seen afterwards.
-                await query(`DELETE FROM ${at}.sessions WHERE id = $1`, [id]);
+                const { rowCount } = await query(`DELETE FROM ${at}.sessions WHERE id = $1`, [id]);
+                // Nothing is locked then: what the next statements would find is of a session that was made meanwhile.
+                if (rowCount === 0) return;
                 for (const table of ['messages', 'records', 'operations']) {
                     await query(`DELETE FROM ${at}.${table} WHERE session = $1`, [id]);
                 }
@@ -630,12 +640,12 @@ function shared({ at, statement, transaction }) {
  * @param {Database} db
  * @returns {import('./adapter.js').DirectoryStorage}
  */
-function directory({ at, statement }) {
+function directory({ at, statement, transaction }) {
     return {
         async put({ kind, id, sessionId, cwd, updatedAt, value }) {
             const { rows, bytes } = cut([{ key: null, value, replaces: false }]);
             // How many chunks there are is said in the entry: what another one left behind does not count.
-            await statement(
+            await transaction((query) => query(
                 `WITH put AS (
                      INSERT INTO ${at}.entries AS e (id, kind, session, cwd, updated_at, chunks) VALUES ($1, $2, $3, $4, $5, $6)
                      ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, session = excluded.session, cwd = excluded.cwd,
@@ -647,10 +657,10 @@ function directory({ at, statement }) {
                  FROM put, unnest($8::integer[], $9::integer[], $10::integer[]) AS given (chunk, start, size)
                  ON CONFLICT (entry, chunk) DO UPDATE SET value = excluded.value`,
                 [toBytes(id), kind, toBytes(sessionId), toBytes(cwd), updatedAt, rows.length, bytes, ...places(rows)],
-            );
+            ));
         },
         async remove(id) {
-            await statement(`DELETE FROM ${at}.entries WHERE id = $1`, [toBytes(id)]);
+            await transaction((query) => query(`DELETE FROM ${at}.entries WHERE id = $1`, [toBytes(id)]));
         },
         async list({ kind, cwd, limit, before }) {
             const [updatedAt, id] = before === undefined ? [null, null] : position(before);

@@ -189,6 +189,14 @@ const FAULTS = [
             await session.delete();
         },
     })), 'deleting removes all of the session and nothing of another'],
+    ['deletes the messages of a session that was made meanwhile', sessions((session, { state }) => ({
+        async delete() {
+            await session.delete();
+            await sleep(1);
+            state.isHollow = (await session.counters()) !== undefined;
+        },
+        readMessages: async (page) => (state.isHollow ? [] : session.readMessages(page)),
+    })), 'a session that is made while it is deleted is there whole, or not at all'],
     ['remembers the operations of a deleted session', commits(async (commit, session, { state }) => {
         const known = state[commit.operationId];
         state[commit.operationId] = true;

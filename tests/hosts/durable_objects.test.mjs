@@ -19,7 +19,12 @@ let fault;
 export class SessionObject extends Sessions {
     #state;
     constructor(state, env) {
-        super(state, env);
+        const { storage } = state;
+        const transactionSync = (work) => {
+            if (fault?.[0] === 'at once') throw new Error(fault[1]);
+            return storage.transactionSync(work);
+        };
+        super({ storage: { sql: storage.sql, deleteAll: () => storage.deleteAll(), transactionSync } }, env);
         this.#state = state;
     }
     async fetch(request) {
@@ -57,11 +62,26 @@ const WORK = {
         const second = await told(session.commit(change));
         return { first, there, second: second.status, after: (await session.readMessages({ from: 0, to: 9 })).length };
     },
-    /** A namespace whose objects have too much to do, as the runtime says it. */
-    async overloaded({ env }) {
-        const fetch = () => Promise.reject(Object.assign(new Error('Too many requests queued.'), { overloaded: true, retryable: true }));
+    /** A namespace whose objects have too much to do, as the runtime says it, and ones of which something else is thrown. */
+    async thrown({ env, body }) {
+        const overloaded = Object.assign(new Error('Too many requests queued.'), { overloaded: true, retryable: true });
+        const thrown = { overloaded, text: 'a text', nothing: undefined, number: 7, object: { message: 7 } }[body];
+        const fetch = () => Promise.reject(thrown);
         const sessions = { idFromName: (name) => env.SessionObject.idFromName(name), get: () => ({ fetch }) };
         return told(durableObjects({ ...env, sessions }).session('s').counters());
+    },
+    /** Bytes that JSON takes for something else. */
+    async buffers({ adapter }) {
+        class Buffer extends Uint8Array {
+            toJSON() {
+                return { type: 'Buffer', data: [...this] };
+            }
+        }
+        const session = adapter().session('s');
+        await session.commit(commit('made', { create: { header: Buffer.of(1, 2), settings: { one: Buffer.of(3) } } }));
+        await session.commit(commit('more', { expected: 0, records: [{ store: 'messages', position: 0, value: Buffer.of(4) }] }));
+        const { header, settings } = await session.load();
+        return [header, settings.one, ...(await session.readMessages({ from: 0, to: 1 }))].map((value) => [...value]);
     },
     /** More in one commit, and in one page, than a call of an RPC method holds. */
     async large({ adapter }) {
@@ -121,14 +141,29 @@ test('an object that is lost after it committed is storage_lost, and the next on
 test('an object that is full is storage_quota', async () => {
     // In these words workerd says it, where the disk is full.
     const full = 'database or disk is full: SQLITE_FULL';
-    const { first } = await workerd.ask('main', '/lost', ['before', full]);
-    assert.deepEqual(first, { code: 'storage_quota', message: `the durable object is full, delete what is not needed: ${full}` });
+    for (const when of ['at once', 'before']) {
+        const { first } = await workerd.ask('main', '/lost', [when, full]);
+        assert.deepEqual(first, { code: 'storage_quota', message: `the durable object is full, delete what is not needed: ${full}` });
+    }
 });
 
 test('an object that has too much to do is not asked again at once', async () => {
-    assert.deepEqual(await workerd.ask('main', '/overloaded'), {
+    assert.deepEqual(await workerd.ask('main', '/thrown', 'overloaded'), {
         code: 'storage_failed', message: 'the durable object has too much to do, try again later: Too many requests queued.',
     });
+});
+
+test('whatever is thrown of a call that was lost, it is storage_lost', async () => {
+    const unsaid = 'it was not said why';
+    for (const [thrown, why] of Object.entries({ text: 'a text', nothing: unsaid, number: unsaid, object: unsaid })) {
+        assert.deepEqual(await workerd.ask('main', '/thrown', thrown), {
+            code: 'storage_lost', message: `the durable object was lost in the middle of a call, try again: ${why}`,
+        });
+    }
+});
+
+test('bytes that have a `toJSON`, as a Buffer has one, are stored as bytes', async () => {
+    assert.deepEqual(await workerd.ask('main', '/buffers'), [[1, 2], [3], [4]]);
 });
 
 test('a commit of 40 MB is applied, and read in one page', async () => {

@@ -1,5 +1,6 @@
-// workerd is killed at random moments while one worker commits to the adapter, and another one prompts in a session of a
-// runtime; another workerd on the same storage finds all that was acknowledged, at most one more, and nothing that is half.
+// workerd is killed at random moments while a request commits to the adapter, another one prompts in a session of a runtime, and
+// a third one asks a person in ever more sessions; another workerd on the same storage finds all that was acknowledged, at most
+// one more, and nothing that is half.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -12,6 +13,8 @@ const KILLS = process.env.RUNCONTEXT_DEEP === '1' ? 100 : 20;
 /** So many commits are acknowledged at least. A prompt is three: the message, the answer, the end. */
 const ACKNOWLEDGED = 50;
 const PROMPTS = Math.ceil(ACKNOWLEDGED / 3);
+/** So many commits there are for one of each: who is ahead waits, and leaves the disk to the others. */
+const PACE = { commits: 1, prompts: 3, approvals: 10 };
 
 /** Commits and prompts without end, and reports each one that was acknowledged before the next; looks what is there. */
 const WORKER = `
@@ -57,6 +60,23 @@ const WORK = {
             const { outcome, saved } = await session.prompt('question ' + at);
             await report('prompts', saved && outcome === 'success');
         }
+    },
+    /** Session after session whose turn waits for a person. */
+    async ask({ adapter, report }) {
+        const call = { role: 'assistant', content: [{ type: 'toolCall', id: 'c', name: 'look', arguments: {} }], stopReason: 'toolUse' };
+        const tools = [{ name: 'look', execute: () => 'seen' }];
+        const runtime = await Runtime.open({ storage: adapter, model: { complete: async () => call }, tools });
+        for (let at = 0; ; at++) {
+            const session = await runtime.createSession({ id: 'asks-' + at, cwd: '/w' });
+            const asked = new Promise((resolve) => session.subscribe(({ type }) => type === 'approval-requested' && resolve(true)));
+            await report('approvals', await Promise.race([asked, session.prompt('Look').then(() => false)]));
+        }
+    },
+    /** What is listed, before anybody opens a session. */
+    async list({ adapter }) {
+        const runtime = await Runtime.open({ storage: adapter });
+        const [sessions, approvals] = [await runtime.listSessions(), await runtime.approvals.list()];
+        return { sessions: sessions.map(({ id }) => id).sort(), approvals: approvals.map(({ sessionId }) => sessionId).sort() };
     },
     async look({ adapter }) {
         const session = adapter.session('s');
@@ -104,8 +124,10 @@ before(async () => {
         let isRight = '';
         for await (const part of request) isRight += part;
         assert.equal(isRight, 'true');
-        acknowledged[request.url.slice(1)]++;
+        const what = request.url.slice(1);
+        const count = ++acknowledged[what];
         heard();
+        while (!request.socket.destroyed && acknowledged.commits < count * PACE[what]) await sleep(5);
         response.end();
     });
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -124,11 +146,11 @@ const numbers = (count) => Array.from({ length: count }, (_, at) => `${at}`);
 /** Both work until enough is acknowledged, and are killed somewhat later. */
 async function work(space) {
     const until = ACKNOWLEDGED + Math.floor(Math.random() * 20);
-    acknowledged = { commits: 0, prompts: 0 };
+    acknowledged = { commits: 0, prompts: 0, approvals: 0 };
     const enough = new Promise((resolve) => {
         heard = () => acknowledged.commits >= until && acknowledged.prompts >= PROMPTS && resolve();
     });
-    const ended = ['/commit', '/prompt'].map((path) => workerd.ask('main', path, space).catch((error) => error));
+    const ended = ['/commit', '/prompt', '/ask'].map((path) => workerd.ask('main', path, space).catch((error) => error));
     await Promise.race([enough, ...ended.map((end) => end.then((error) => Promise.reject(error)))]);
     // A commit takes a few milliseconds: the kill comes anywhere in it.
     await sleep(Math.random() * 8);
@@ -140,8 +162,14 @@ async function work(space) {
 for (let run = 1; run <= KILLS; run++) {
     test(`kill ${run} of ${KILLS}: what was acknowledged is there, at most one more, and all of it agrees`, async (t) => {
         const space = `run ${run}`;
-        const { commits, prompts } = await work(space);
+        const { commits, prompts, approvals } = await work(space);
         workerd = await made.start();
+
+        const listed = await workerd.ask('main', '/list', space);
+        const asking = Array.from({ length: approvals }, (_, at) => `asks-${at}`);
+        // The one that was being made may be there too, or not yet, or not yet have asked.
+        const known = (list) => list.filter((id) => id !== `asks-${approvals}`);
+        assert.deepEqual([known(listed.sessions), known(listed.approvals)], [[...asking, 'p'].sort(), asking.sort()]);
 
         const { found, messages, wrong, again, next } = await workerd.ask('main', '/look', space);
         const count = found.counters.conversation;

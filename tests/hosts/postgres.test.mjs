@@ -153,15 +153,19 @@ test('a newer schema is refused untouched, also by who has used the older one un
     const { schema, storage } = await fresh();
     const known = writer(storage);
     await known.next();
+    const entry = { kind: 'session', id: 's', sessionId: 's', cwd: '/', updatedAt: 1, value: bytes('1') };
+    await storage.directory.put(entry);
+    assert.equal((await storage.directory.list({ kind: 'session', limit: 1 })).length, 1);
     await sql(`INSERT INTO ${schema}.migrations (version) VALUES (2)`);
     const before = await dump(schema);
     const newer = /has version 2, and this package knows up to 1; use a newer package$/;
     await rejects(known.next(), 'storage_schema_newer', newer);
     await rejects(storage.shared.write([{ store: 'skills', key: 'k', value: bytes('1') }]), 'storage_schema_newer', newer);
     await rejects(known.session.delete(), 'storage_schema_newer', newer);
+    await rejects(storage.directory.put({ ...entry, updatedAt: 2 }), 'storage_schema_newer', newer);
+    await rejects(storage.directory.remove('s'), 'storage_schema_newer', newer);
     await rejects(migratePostgres({ pool, schema }), 'storage_schema_newer', newer);
     const late = postgresStorage({ pool, schema });
-    const entry = { kind: 'session', id: 's', sessionId: 's', cwd: '/', updatedAt: 1, value: bytes('1') };
     for (const work of [
         () => late.session('s').load(), () => late.session('s').counters(), () => late.session('s').readMessages({ from: 0, to: 1 }),
         () => late.shared.policyVersion(), () => late.shared.get('skills', 'k'), () => late.shared.list('skills'),
@@ -171,6 +175,41 @@ test('a newer schema is refused untouched, also by who has used the older one un
     }
     assert.deepEqual(await dump(schema), before);
     allBack(pool);
+});
+
+test('a migration waits for who writes by the older version', async () => {
+    await sql(`CREATE SCHEMA older`);
+    await sql(`CREATE TABLE older.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())`);
+    const writing = await server.pool().connect();
+    await writing.query('BEGIN');
+    await writing.query('SELECT max(version) FROM older.migrations');
+    let isDone = false;
+    const migrated = migratePostgres({ pool, schema: 'older' }).then(() => (isDone = true));
+    await Promise.race([migrated, seen(`SELECT FROM pg_locks WHERE relation = 'older.migrations'::regclass AND NOT granted`)]);
+    const wasDone = isDone;
+    await writing.query('COMMIT');
+    writing.release();
+    await migrated;
+    assert.equal(wasDone, false);
+    assert.deepEqual(await sql(`SELECT version FROM older.migrations`), [{ version: 1 }]);
+});
+
+test('a session that is made between two statements of its deletion is not touched by the second', async () => {
+    const { schema, storage } = await fresh();
+    const deleting = postgresStorage({ pool: server.pool({ application_name: 'deleting' }), schema });
+    // Who makes the session holds what the second statement needs, and gives it back with its commit.
+    const client = await pool.connect();
+    const making = writer(postgresStorage({ pool: { query: (...args) => pool.query(...args), connect: async () => client }, schema }));
+    await client.query('BEGIN');
+    await client.query(`LOCK TABLE ${schema}.messages`);
+    const deleted = deleting.session('s').delete();
+    await seen(`SELECT FROM pg_stat_activity WHERE application_name = 'deleting' AND (wait_event_type = 'Lock' OR (state, query) = ('idle', 'COMMIT'))`);
+    const create = making.commit();
+    assert.equal((await making.next()).status, 'applied');
+    await deleted;
+    const { session, messages } = writer(storage);
+    assert.deepEqual([(await session.load()).header, await messages()], [bytes('{}'), ['message 0']]);
+    assert.equal((await session.commit(create)).status, 'already-applied');
 });
 
 test('options that are none are refused', async () => {
