@@ -127,6 +127,21 @@ impl Adapter {
         }
     }
 
+    /// Does this in the background, and waits for it a while: whoever waits has what it came for.
+    pub(crate) async fn meanwhile(&self, work: LocalFuture<'static, ()>) {
+        let world = self.lent.borrow().as_ref().map(|(world, _)| Rc::clone(world));
+        let Some(world) = world else {
+            return work.await;
+        };
+        let over = Signal::default();
+        let done = over.clone();
+        world.spawn(Box::pin(async move {
+            work.await;
+            done.fire();
+        }));
+        let _in_time = over.unless_fired(world.a_while()).await;
+    }
+
     /// Calls are refused from now on, and those under way are not waited for.
     pub(crate) fn close(&self) {
         self.closed.fire();

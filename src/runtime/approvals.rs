@@ -273,6 +273,7 @@ impl<M: MessageData + 'static> Session<M> {
         let Some(asked) = self.machine().approval(id).cloned() else {
             return Err(approval_not_found(id));
         };
+        let mut waited = 0_u32;
         loop {
             if abort.has_fired() || !self.is_turn(turn) {
                 return Ok((result(id, ApprovalOutcome::Cancelled), None));
@@ -284,8 +285,12 @@ impl<M: MessageData + 'static> Session<M> {
                 Some(ApprovalStatus::Pending) => {
                     let a_while = changed.unless_fired(self.runtime.parts.world.a_while());
                     if let Some(Some(())) = abort.unless_fired(a_while).await {
-                        // Somebody elsewhere may have answered. Where that cannot be read we wait on.
-                        let _read = self.read_approvals().await;
+                        // Somebody elsewhere may have answered. Where that cannot be read we wait on. A look may load the whole
+                        // session, since no counter tells of approvals: who has waited for long looks less often.
+                        waited = waited.saturating_add(1);
+                        if waited.is_multiple_of((1 + waited / 20).min(10)) {
+                            let _read = self.read_approvals().await;
+                        }
                     }
                 }
                 Some(ApprovalStatus::Claimed) => return Err(approval_not_found(id)),

@@ -77,7 +77,8 @@ impl HostStorage {
         if let Some(session) = known.find(|session| session.id == id) {
             return session;
         }
-        let session = Rc::new(Session {
+        let session = Rc::new_cyclic(|me| Session {
+            me: me.clone(),
             adapter: Rc::clone(&self.adapter),
             id: id.to_owned(),
             known: RefCell::default(),
@@ -309,6 +310,7 @@ impl FromJson for Entry {
 // ---- sessions ----------------------------------------------------------------------------------------------------
 
 struct Session {
+    me: Weak<Self>,
     adapter: Rc<Adapter>,
     id: String,
     /// The record that was stored when this looked last, or wrote.
@@ -717,19 +719,27 @@ impl SessionStorage<JsValue> for Session {
             calls.push(self.call("commit", "commit", vec![self.encode(&commit, &next)?]));
             let answer = self.adapter.ask(calls, Stops).await;
             let status = answer.and_then(|answer| self.adapter.read::<CommitStatus>("commit", &answer));
-            let _next_time = match status {
+            let record = match status {
                 Ok(CommitStatus::Applied(counters)) => {
-                    let next = Some(next).filter(|next| is_known && next.counters == counters);
-                    self.correct(&commit, next, in_advance.as_deref()).await
+                    Some(next).filter(|next| is_known && next.counters == counters)
                 }
-                Ok(CommitStatus::AlreadyApplied(_)) => {
-                    self.correct(&commit, None, in_advance.as_deref()).await
-                }
-                Ok(CommitStatus::Conflict(_)) | Err(_) if in_advance.is_some() => {
-                    self.look(in_advance.as_deref()).await.map(drop)
-                }
-                Ok(CommitStatus::Conflict(_)) | Err(_) => Ok(()),
+                _ => None,
             };
+            let correction: LocalFuture<'static, Result<()>> = match (self.me.upgrade(), &status) {
+                (Some(me), Ok(CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_))) => {
+                    Box::pin(async move { me.correct(&commit, record, in_advance.as_deref()).await })
+                }
+                (Some(me), _) if in_advance.is_some() => {
+                    Box::pin(async move { me.look(in_advance.as_deref()).await.map(drop) })
+                }
+                _ => return status,
+            };
+            // What is stored is stored, also where the list cannot be written, or never answers.
+            self.adapter
+                .meanwhile(Box::pin(async move {
+                    let _next_time = correction.await;
+                }))
+                .await;
             status
         })
     }

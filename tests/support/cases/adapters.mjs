@@ -387,7 +387,8 @@ export const cases = {
             const before = JSON.stringify(await inner.directory.list({ kind: 'session', limit: 1, cwd: '/w' }));
             let calls = 0;
             const hangs = through(inner, (name, args, run) => (name === method && (calls++, true) ? new Promise(() => {}) : run()));
-            (await open(hangs, { now: () => 9000 })).createSession({ id: 's', cwd: '/other' });
+            const late = await open(hangs, { now: () => 9000 });
+            outcome(() => late.createSession({ id: 's', cwd: '/other' }));
             await soon((async () => { while (calls === 0) await new Promise((resolve) => setTimeout(resolve)); })(), method);
             same(JSON.stringify(await inner.directory.list({ kind: 'session', limit: 1, cwd: '/w' })), before, method);
             same([await listed(runtime, { cwd: '/other' }), await listed(runtime), await listed(runtime, { cwd: '/w' })], [[], ['s'], ['s']], method);
@@ -438,6 +439,19 @@ export const cases = {
         same((await runtime.listSessions()).map(({ title, updatedAt }) => [title, updatedAt]), [['Second', 2000]]);
         same((await storage.session('s').load()).updatedAt, 2000);
         await runtime.close();
+    },
+
+    async 'a list that never answers keeps no commit from being saved, and a runtime from being closed'() {
+        const inner = rc.memoryStorage();
+        let isHanging = false;
+        const storage = through(inner, (name, args, run) => (isHanging && name.startsWith('directory.') ? new Promise(() => {}) : run()));
+        const runtime = await open(storage);
+        const session = await runtime.createSession({ id: 's' });
+        isHanging = true;
+        same((await soon(session.prompt('Hi'), 'the end of the turn')).saved, true);
+        await soon(session.setTitle('T'), 'the title');
+        await soon(runtime.close(), 'the end');
+        same(text((await inner.session('s').load()).settings.title), '"T"');
     },
 
     async 'a delete whose answer is lost is not made again: the id may be another session\'s by then'() {
