@@ -42,6 +42,27 @@ fn an_answer_that_is_given_in_another_page_reaches_the_one_that_waits() {
 }
 
 #[test]
+fn who_has_waited_for_long_looks_less_often_and_hears_of_an_answer_all_the_same() {
+    let (page, session) = asking();
+    let mut prompting = page.prompting(&session);
+    for _ in 0..99 {
+        page.lab.world.a_while_later();
+        prompting.go_on();
+    }
+    let other = page.beside();
+    other.answer(&other.only(), Answer::Approve).unwrap();
+    let mut later = 99;
+    while page.ran().is_empty() && later < 200 {
+        later += 1;
+        page.lab.world.a_while_later();
+        prompting.go_on();
+    }
+    // The first multiple of 1 + 102 / 20.
+    assert_eq!(later, 102);
+    prompting.done().unwrap();
+}
+
+#[test]
 fn of_two_pages_that_answer_one_counts_and_the_other_is_told_so() {
     for other_first in [false, true] {
         let (page, session) = asking();
