@@ -271,10 +271,12 @@ impl<M: MessageData + 'static> Runtime<M> {
         runtime.hear_others();
         let (world, errors) = (runtime.parts.world.clone(), runtime.listener_errors());
         runtime.parts.storage.lend(world, errors);
-        let told = Rc::downgrade(&runtime.listeners);
+        let told = Rc::downgrade(&runtime);
         runtime.parts.storage.watch(Rc::new(move |event| {
-            if let Some(listeners) = told.upgrade() {
-                listeners.emit(&RuntimeEvent::Storage(event));
+            if let Some(runtime) = told.upgrade() {
+                // What is there when it is opened again may be another database of the same version.
+                runtime.permissions.forget();
+                runtime.listeners.emit(&RuntimeEvent::Storage(event));
             }
         }));
         Ok(runtime)

@@ -184,6 +184,11 @@ impl PermissionStore {
         Err(unsettled())
     }
 
+    /// Takes nothing that was read for what is stored.
+    pub(super) fn forget(&self) {
+        self.read.take();
+    }
+
     async fn turn_to_change(&self) -> Changing<'_> {
         loop {
             let other = self.changing.borrow().clone();

@@ -300,7 +300,12 @@ impl<M: MessageData + 'static> Session<M> {
     }
 
     /// Looks whether somebody else changed what the gate decides by, and takes it.
+    ///
+    /// # Errors
+    /// `not_found` where the session was deleted; `storage_failed` where the storage was put back to an earlier state; those of
+    /// the storage.
     pub(super) async fn catch_up(&self) -> Result<()> {
+        let saved = self.machine().saved_settings();
         let Some(stored) = self.storage.counters().await? else {
             return match self.machine().next_commit() {
                 // It was never saved yet.
@@ -308,6 +313,10 @@ impl<M: MessageData + 'static> Session<M> {
                 None => Err(gone()),
             };
         };
+        // What was saved before we looked can only be missing where it was taken back.
+        if stored.settings < saved {
+            return Err(put_back());
+        }
         if !self.machine().is_behind(stored) {
             return Ok(());
         }
@@ -858,6 +867,13 @@ impl<M: MessageData + 'static> Session<M> {
         let running = self.running.borrow();
         running.as_ref().map(|it| it.ends.clone()).unwrap_or_default()
     }
+}
+
+fn put_back() -> Error {
+    Error::new(
+        ErrorCode::StorageFailed,
+        "the storage was put back to an earlier state than this session has; `reload()` it",
+    )
 }
 
 pub(super) fn gone() -> Error {

@@ -171,7 +171,7 @@ impl<M> Default for GateState<M> {
 
 impl<M: MessageData> Machine<M> {
     /// How often settings were saved, as far as this session knows: what waits to be saved aside.
-    fn saved_settings(&self) -> u64 {
+    pub(crate) fn saved_settings(&self) -> u64 {
         let waiting = self.queue().filter(|commit| !commit.settings.is_empty()).count() as u64;
         self.counters().settings.saturating_sub(waiting)
     }

@@ -239,3 +239,24 @@ test('where the browser finds its own files damaged and throws everything away, 
         await rm(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
     }
 });
+
+test('rules that were read before the database was deleted decide nothing in the one that is made anew', async () => {
+    await page.run(async (name) => {
+        const runtime = await rc.Runtime.open({ storage: { kind: 'indexeddb', name }, tools: [kit.tool('look', () => 'seen')] });
+        await runtime.permissions.addRule({ tool_pattern: 'look', action: 'allow', priority: 1 });
+        Object.assign(window, { runtime, session: await runtime.createSession({ id: 's', cwd: '/w' }), call: { toolCallId: 'c1', toolName: 'look', arguments: {} } });
+        return (await session.gate(call)).outcome;
+    }, name).then((outcome) => assert.equal(outcome, 'allow'));
+    assert.equal(await other.run((name) => deleted(name), name), 'deleted');
+    // Somebody else makes the same number of changes.
+    await other.run(async (name) => {
+        const anew = await rc.Runtime.open({ storage: { kind: 'indexeddb', name } });
+        await anew.permissions.addRule({ tool_pattern: 'look', action: 'deny', priority: 1 });
+        await anew.createSession({ id: 's', cwd: '/w' });
+        await anew.close();
+    }, name);
+    const found = await page.run(async () => (await session.gate(call)).outcome);
+    assert.equal(found, 'deny');
+    await page.run(() => runtime.close());
+    await calm();
+});

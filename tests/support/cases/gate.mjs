@@ -730,3 +730,34 @@ cases['seeded rules are rows that compilePolicy takes'] = async () => {
     const decided = (toolName) => policy.decide({ call: call(toolName), tool: { name: toolName, access: 'none' }, cwd: '/w', resolved: [] }).outcome;
     same(['load_skill', 'execute_cmd', 'other'].map(decided), ['allow', 'require', 'require']);
 };
+
+cases['a session whose storage was put back to an earlier state decides nothing by what it knew'] = async () => {
+    let stored = rc.memoryStorage();
+    const commits = [];
+    /** The adapter that can be put back under the session. */
+    const storage = {
+        kind: 'restored', persistent: true, shared: stored.shared, directory: stored.directory,
+        session: (id) => ({
+            counters: () => stored.session(id).counters(), load: () => stored.session(id).load(),
+            readMessages: (page) => stored.session(id).readMessages(page), delete: () => stored.session(id).delete(),
+            commit: (commit) => (commits.push(commit), stored.session(id).commit(commit)),
+        }),
+    };
+    const at = await place({ storage });
+    await at.runtime.permissions.addRule({ tool_pattern: 'look', action: 'allow', priority: 1 });
+    same((await at.session.gate(call('look'))).outcome, 'allow');
+    for (const title of ['one', 'two', 'three']) await at.session.setTitle(title);
+
+    const earlier = commits.slice(0, -2);
+    stored = rc.memoryStorage();
+    for (const commit of earlier) await stored.session(at.session.id).commit(commit);
+    const other = await rc.Runtime.open({ storage });
+    await (await other.openSession(at.session.id)).setRunContext({ security_group: 'nobody-has-this' });
+
+    const found = await at.session.gate(call('look'));
+    same([found.outcome, found.reason], ['require', 'policy_unverified']);
+    await at.session.reload();
+    same((await at.session.gate(call('look'))).reason, 'group_missing');
+    await other.close();
+    await at.close();
+};
