@@ -26,12 +26,12 @@ use crate::{
     paths::{Fold, PathStyle},
     permissions::{PathRequest, Policy, ResolvedPath},
     session::{
-        Exclusive, Hint, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport, Surroundings,
-        ToolCall, ToolDeclaration,
+        Exclusive, Header, Hint, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport,
+        Surroundings, ToolCall, ToolDeclaration,
     },
     skills::LOAD_SKILL,
     storage::{
-        ListFilter, LocalFuture, Persistence, SessionRecord, SessionStorage, Storage, StorageEvent,
+        Damage, ListFilter, LocalFuture, Persistence, SessionRecord, SessionStorage, Storage, StorageEvent,
         StorageInfo, StoredSession, is_damage, keys,
     },
 };
@@ -375,27 +375,33 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// loaded one on.
     async fn load(&self, storage: &dyn SessionStorage<M>, known: Known<'_, M>) -> Result<Option<Machine<M>>> {
         let (stored, mut asked, first, bodies) = loop {
-            let Some((stored, asked)) = storage.open().await? else {
+            let Some((mut stored, asked)) = storage.open().await? else {
                 return Ok(None);
             };
             let (first, mut bodies) =
                 known(&stored).unwrap_or_else(|| (Machine::<M>::first_to_load(&stored), Vec::new()));
             let next = first.saturating_add(u32::try_from(bodies.len()).unwrap_or(u32::MAX));
-            let error = match storage.read_messages(next, stored.record.message_count).await {
-                Ok(mut rest) => {
+            match storage.read_messages(next, stored.record.message_count).await {
+                Ok(mut rest) if stored.is_whole() => {
                     bodies.append(&mut rest);
                     break (stored, asked, first, bodies);
                 }
-                Err(error) => error,
-            };
+                Err(error) if !is_damage(&error) => return Err(error),
+                _ => {}
+            }
             // Nothing is missing of a session that was deleted meanwhile, and perhaps made again.
             let now = storage.counters().await;
-            if !is_damage(&error) || now.is_err() || now == Ok(Some(stored.record.counters)) {
-                return Err(error);
+            if now.is_err() || now == Ok(Some(stored.record.counters)) {
+                let bodies = salvage(storage, &mut stored).await?;
+                break (stored, asked, 0, bodies);
             }
         };
         let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
-        if let Some(commit) = machine.left_over(&asked, self.parts.world.new_id()) {
+        let left_over = machine
+            .check_whole()
+            .is_ok()
+            .then(|| machine.left_over(&asked, self.parts.world.new_id()));
+        if let Some(commit) = left_over.flatten() {
             // Where that fails it is tried again the next time.
             if storage.commit(Rc::new(commit)).await.is_ok() {
                 asked.clear();
@@ -465,8 +471,10 @@ impl<M: MessageData + 'static> Runtime<M> {
         let ids = listed.into_iter().map(|record| record.id).listed();
         for id in ids {
             match self.open_session(&id).await {
+                Ok(session) if session.machine().damage().is_empty() => return Ok(session),
+                Ok(_) => {}
                 Err(error) if is_damage(&error) || error.code() == ErrorCode::NotFound => {}
-                opened => return opened,
+                Err(error) => return Err(error),
             }
         }
         let cwd = cwd.or(new.cwd);
@@ -574,6 +582,57 @@ impl<M: MessageData + 'static> Runtime<M> {
             operation_id: self.parts.world.new_id(),
         }
     }
+}
+
+/// Beyond its outlines a damaged session has at most so many messages: its count may be damaged, too.
+const SALVAGED: u32 = 2_000;
+
+/// Every message of a damaged session; where one is not there, something that is none stands in its place. Where the outlines do
+/// not fit, the messages are looked at anew.
+async fn salvage<M: MessageData>(
+    storage: &dyn SessionStorage<M>,
+    stored: &mut StoredSession,
+) -> Result<Vec<M>> {
+    let outlined = u32::try_from(stored.outlines.len()).unwrap_or(u32::MAX);
+    let most = outlined.saturating_add(SALVAGED);
+    let count = stored.record.message_count.clamp(outlined, most);
+    let missing = || M::object(vec![("role", M::string("missing"))]);
+    let mut bodies = Vec::new();
+    // The next range to read comes last.
+    let mut ranges = vec![(0, count)];
+    while let Some((from, to)) = ranges.pop() {
+        match storage.read_messages(from, to).await {
+            Ok(mut found) => bodies.append(&mut found),
+            Err(error) if !is_damage(&error) => return Err(error),
+            Err(error) if to - from == 1 => {
+                stored.damage.push(Damage::new(keys::MESSAGES, Some(from), error));
+                bodies.push(missing());
+            }
+            Err(_) => {
+                let middle = from + (to - from) / 2;
+                ranges.push((middle, to));
+                ranges.push((from, middle));
+            }
+        }
+    }
+    if stored.record.message_count != outlined {
+        let text = format!(
+            "there are {} messages and {outlined} outlines",
+            stored.record.message_count
+        );
+        stored.damage.push(Damage::new(keys::OUTLINES, None, text));
+        stored.outlines.clear();
+        let dialect = Header::readable(&stored.record.settings).0.dialect;
+        for body in &mut bodies {
+            let is_user = body.field_text("role").as_deref() == Some("user");
+            if dialect.outline(body, is_user).is_err() {
+                *body = missing();
+            }
+            stored.outlines.push(dialect.outline(body, is_user)?);
+        }
+        stored.record.message_count = count;
+    }
+    Ok(bodies)
 }
 
 fn not_found(id: &str) -> Error {

@@ -194,6 +194,30 @@ pub enum CommitStatus {
     Conflict(Counters),
 }
 
+/// A stored record of a session that cannot be read, or is not there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+pub struct Damage {
+    /// The store it belongs to, one of [`keys::OF_SESSIONS`].
+    pub store: String,
+    /// Its position there, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<u32>,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Damage {
+    /// Of a record.
+    pub fn new(store: &str, key: Option<u32>, message: impl ToString) -> Self {
+        Self {
+            store: store.to_owned(),
+            key,
+            message: message.to_string(),
+        }
+    }
+}
+
 /// Everything of a session but its message bodies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredSession {
@@ -207,6 +231,15 @@ pub struct StoredSession {
     pub checkpoints: Vec<Checkpoint>,
     /// Compactions in order.
     pub compactions: Vec<CompactionCheckpoint>,
+    /// What is missing above. Where it is not empty, the outlines may be fewer than the messages.
+    pub damage: Vec<Damage>,
+}
+
+impl StoredSession {
+    /// Whether nothing is missing, as far as can be seen here.
+    pub fn is_whole(&self) -> bool {
+        self.damage.is_empty() && self.outlines.len() == self.record.message_count as usize
+    }
 }
 
 /// A session and its approvals.

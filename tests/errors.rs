@@ -205,7 +205,8 @@ fn of_sessions() -> Vec<(String, Error)> {
         let stored = lab.storage.memory.session(ID);
         stored.commit(Rc::new(commit)).await.unwrap();
     });
-    all.add("damaged", lab.run(lab.runtime.open_session(ID)));
+    let damaged = lab.run(lab.runtime.open_session(ID)).unwrap();
+    all.add("damaged", lab.run(damaged.set_pinned(true)));
     all.0
 }
 
@@ -456,7 +457,7 @@ fn errors_name_what_they_are_about_in_their_data() {
         ("no such call", "toolCallId", "c9"),
         ("not gated", "toolCallId", "c1"),
         ("not gated", "toolName", "write_file"),
-        ("damaged", "field", "permissionPreset"),
+        ("damaged", "sessionId", ID),
         ("run context", "field", "options.runContext.allow_fs_reads"),
         ("headless", "field", "options.headless"),
         ("instructions", "field", "options.projectInstructions[0].path"),
@@ -490,7 +491,9 @@ fn a_damaged_record_is_left_as_it_is() {
             .unwrap();
     });
     let before = lab.stored();
-    let error = refused(lab.run(lab.runtime.open_session(ID)));
+    let session = lab.run(lab.runtime.open_session(ID)).unwrap();
+    assert_eq!(session.machine().damage().len(), 1);
+    let error = refused(lab.run(session.set_pinned(false)));
     assert_eq!(error.code(), ErrorCode::StorageFailed);
     assert_eq!(lab.stored(), before);
     // It can be listed, and deleted.

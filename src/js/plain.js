@@ -370,11 +370,12 @@ export function errorText(error) {
 }
 
 /** What stands in a list of sessions for a record that cannot be read: where it is, and that it is damaged. */
-export function damagedRecord({ id, cwd, updatedAt }) {
+export function damagedRecord({ id, cwd, updatedAt, messageCount, settings }) {
     const time = Number.isFinite(updatedAt) ? updatedAt : 0;
     return {
-        id: String(id), cwd: String(cwd ?? ''), createdAt: time, updatedAt: time, messageCount: 0,
-        counters: { conversation: 0, settings: 0 }, settings: { damaged: true },
+        id: String(id), cwd: String(cwd ?? ''), createdAt: time, updatedAt: time,
+        messageCount: Number.isInteger(messageCount) && messageCount >= 0 && messageCount < 2 ** 32 ? messageCount : 0,
+        counters: { conversation: 0, settings: 0 }, settings: { ...(isRecord(settings) && settings), damaged: true },
     };
 }
 

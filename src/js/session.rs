@@ -162,6 +162,7 @@ impl Session {
             ("title", optional(header.title.as_deref().map(JsValue::from_str))),
             ("pinned", header.pinned.into()),
             ("listenerErrors", to_js(&errors)),
+            ("damage", to_js(machine.damage())),
         ])
     }
 

@@ -333,6 +333,11 @@ export interface SessionState {
     pinned: boolean;
     /** What listeners threw, and why a skill that the model asked for could not be loaded. */
     listenerErrors: string[];
+    /**
+     * Stored records that cannot be read, or are not there. A session with any can be read and deleted; everything else is refused
+     * with `storage_failed`. A message that is not there is `{ role: "missing" }`.
+     */
+    damage: Damage[];
 }
 
 /** Settings and metadata of a session, as a copy. */

@@ -206,7 +206,7 @@ impl<M: MessageData + 'static> Session<M> {
         answer: Answer,
         bypass: Option<FurtherBypass>,
     ) -> Result<ApprovalResult> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         check_seconds(bypass.as_ref().and_then(|bypass| bypass.seconds))?;
         // An approval that could not be saved yet is saved first.
         self.save().await?;

@@ -113,7 +113,7 @@ impl<M: MessageData + 'static> Session<M> {
             answers,
         } = self.ask(call).await?;
         // It may have been let go of while the host or the storage was asked.
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         let decisions = inquiries
             .into_iter()
             .zip(answers)
@@ -135,7 +135,7 @@ impl<M: MessageData + 'static> Session<M> {
     }
 
     async fn ask(&self, call: &ToolCall<M>) -> Result<Asked> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         if !call.arguments.is_json() {
             let text = format!(
                 "the arguments of the call `{}` hold bytes or text that is not well-formed; such a call is never run",
@@ -227,7 +227,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `invalid_argument`, and those of the storage; a failed write is pending.
     pub async fn set_run_context(&self, context: Option<RunContext>) -> Result<()> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         let stamp = self.stamp();
         let style = self.runtime.path_style();
         self.machine_mut().set_run_context(context, style, &stamp)?;
@@ -239,7 +239,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`; `invalid_argument` for seconds that are no number above 0.
     pub fn bypass(&self, scope: BypassScope, seconds: Option<f64>) -> Result<()> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         let now = self.now();
         self.machine_mut().bypass(scope, seconds, now)
     }

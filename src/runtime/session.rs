@@ -753,7 +753,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, and those of the storage; a failed write is pending.
     pub async fn set_title(&self, title: String) -> Result<()> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         let stamp = self.stamp();
         self.machine_mut().set_title(title, &stamp);
         self.save_settings().await
@@ -764,7 +764,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// As [`Session::set_title`].
     pub async fn set_pinned(&self, pinned: bool) -> Result<()> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         let stamp = self.stamp();
         self.machine_mut().set_pinned(pinned, &stamp);
         self.save_settings().await
@@ -775,7 +775,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// As [`Session::set_title`].
     pub async fn mark_read(&self, message_count: u32) -> Result<bool> {
-        self.machine().check_live()?;
+        self.machine().check_whole()?;
         let stamp = self.stamp();
         if !self.machine_mut().mark_read(message_count, &stamp) {
             return Ok(false);

@@ -152,12 +152,15 @@ macro_rules! settings {
             /// Reads a stored record's settings. A field that is absent has its default; one that cannot be read
             /// fails, so that nothing is overwritten by accident.
             pub fn from_settings(stored: &BTreeMap<String, Value>) -> Result<Self> {
-                let mut refusal = None;
-                let header = Self { $($field: read(stored, $name, &mut refusal),)* };
-                match refusal {
-                    None => Ok(header),
-                    Some(error) => Err(error),
-                }
+                let (header, refusals) = Self::readable(stored);
+                refusals.into_iter().next().map_or(Ok(header), Err)
+            }
+
+            /// What can be read of a stored record's settings, and why the others cannot.
+            pub fn readable(stored: &BTreeMap<String, Value>) -> (Self, Vec<Error>) {
+                let mut refusals = Vec::new();
+                let header = Self { $($field: read(stored, $name, &mut refusals),)* };
+                (header, refusals)
             }
         }
     };
@@ -203,17 +206,13 @@ settings! {
 /// Settings that say what became of the last turn. They belong to the conversation.
 pub(super) const OF_TURN: [&str; 3] = ["openTurn", "outcome", "error"];
 
-/// A stored setting; one that is not there has its default. The first refusal is kept.
-fn read<T: FromJson + Default>(
-    stored: &BTreeMap<String, Value>,
-    name: &str,
-    refusal: &mut Option<Error>,
-) -> T {
+/// A stored setting; one that is not there, or cannot be read, has its default.
+fn read<T: FromJson + Default>(stored: &BTreeMap<String, Value>, name: &str, refusals: &mut Vec<Error>) -> T {
     let Some(value) = stored.get(name) else {
         return T::default();
     };
     T::from_json(value, name).unwrap_or_else(|cause| {
-        refusal.get_or_insert_with(|| unreadable(name, &cause));
+        refusals.push(unreadable(name, &cause));
         T::default()
     })
 }

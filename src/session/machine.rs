@@ -36,8 +36,8 @@ use crate::{
     },
     skills,
     storage::{
-        AppendedMessage, ApprovalChange, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack,
-        SessionRecord, StoredSession,
+        AppendedMessage, ApprovalChange, Commit, Counters, Damage, ORIGIN, OUTLINES_PER_PACK, OutlinePack,
+        SessionRecord, StoredSession, damaged, keys,
     },
 };
 
@@ -156,6 +156,7 @@ pub struct Machine<M> {
     snapshots: Vec<RuntimeContextSnapshot>,
     checkpoints: Vec<Checkpoint>,
     compactions: Vec<CompactionCheckpoint>,
+    damage: Vec<Damage>,
     turn: Option<Turn<M>>,
     turns_begun: u64,
     times_reloaded: u64,
@@ -202,6 +203,7 @@ impl<M: MessageData> Machine<M> {
             snapshots: Vec::new(),
             checkpoints: Vec::new(),
             compactions: Vec::new(),
+            damage: Vec::new(),
         };
         let mut machine = Self::open(stored, 0, Vec::new(), surroundings)?;
         let mut commit = machine.empty_commit(stamp);
@@ -215,15 +217,18 @@ impl<M: MessageData> Machine<M> {
     /// A stored session, with its message bodies from `loaded_from` on.
     ///
     /// # Errors
-    /// `storage_failed` where the record or the number of bodies makes no sense.
+    /// `storage_failed` where the number of bodies makes no sense.
     pub fn open(
         stored: StoredSession,
         loaded_from: u32,
         bodies: Vec<M>,
         surroundings: Surroundings<M>,
     ) -> Result<Self> {
-        let header = Header::from_settings(&stored.record.settings)
-            .map_err(|error| error.with("sessionId", stored.record.id.clone()))?;
+        let mut damage = stored.damage;
+        let (header, refusals) = Header::readable(&stored.record.settings);
+        for refusal in refusals {
+            damage.push(Damage::new(keys::SESSIONS, None, refusal));
+        }
         let expected = stored.outlines.len().checked_sub(loaded_from as usize);
         if expected != Some(bodies.len()) || stored.outlines.len() != stored.record.message_count as usize {
             let text = "the stored session is damaged: its message count, outlines and messages disagree";
@@ -244,6 +249,7 @@ impl<M: MessageData> Machine<M> {
             snapshots: stored.snapshots,
             checkpoints: stored.checkpoints,
             compactions: stored.compactions,
+            damage,
             turn: None,
             turns_begun: 0,
             times_reloaded: 0,
@@ -280,6 +286,9 @@ impl<M: MessageData> Machine<M> {
     /// The first that applies: `disposed`, `session_busy`, `session_interrupted`, `pending_save`.
     pub fn begin_exclusive(&mut self, kind: Exclusive) -> Result<()> {
         self.check_live()?;
+        if matches!(kind, Exclusive::AtRest | Exclusive::Interrupted) {
+            self.check_whole()?;
+        }
         if self.exclusive || self.is_running() {
             let text =
                 "the session is busy with another turn or operation; wait for it to end or call `abort()`";
@@ -327,6 +336,27 @@ impl<M: MessageData> Machine<M> {
     /// Lets go of the session for good.
     pub fn dispose(&mut self) {
         self.disposed = true;
+    }
+
+    /// Fails where the session was disposed, or something stored of it is damaged: then it can be read and deleted, and nothing
+    /// is decided, sent or saved by what is left of it.
+    ///
+    /// # Errors
+    /// `disposed`; `storage_failed`.
+    pub fn check_whole(&self) -> Result<()> {
+        self.check_live()?;
+        if self.damage.is_empty() {
+            return Ok(());
+        }
+        Err(damaged(
+            &self.id,
+            "it can only be read, and `state.damage` says what is wrong",
+        ))
+    }
+
+    /// What is wrong with what is stored.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
     }
 
     /// Fails where the session was disposed.

@@ -354,6 +354,7 @@ impl Session {
                 snapshots: lists.read("snapshots"),
                 checkpoints: lists.read("checkpoints"),
                 compactions: lists.read("compactions"),
+                damage: Vec::new(),
             };
             lists.finish(Some(stored))
         };

@@ -36,7 +36,7 @@ pub struct SessionInfo {
     /// How its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<crate::session::Outcome>,
-    /// Whether its record cannot be read. It cannot be opened, only deleted; what can be read of it is here.
+    /// Whether its record cannot be read. What can be read of it is here; it can be opened to be read, and deleted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub damaged: bool,
     /// Give it as `before` to list what comes after this entry.

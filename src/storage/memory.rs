@@ -372,6 +372,7 @@ impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
                 snapshots: items(&session.snapshots),
                 checkpoints: items(&session.checkpoints),
                 compactions: items(&session.compactions),
+                damage: Vec::new(),
             })
         })
     }

@@ -12,7 +12,7 @@ import { installed } from '../support/project.mjs';
 const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
-    Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
+    Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, Damage, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
     FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
     Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
     RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
@@ -169,6 +169,7 @@ export async function use(): Promise<void> {
     const messages: readonly Message[] = session.messages;
     const page: Message[] = await session.readMessages({ before: 1, limit: 1 });
     const state: SessionState = session.state;
+    for (const damage of state.damage satisfies Damage[]) void [damage.store satisfies string, damage.key satisfies number | undefined, damage.message satisfies string];
     const loads: SkillLoad[] = state.skillLoads;
     const budget: ContextBudget | undefined = state.contextBudget;
     const header: SessionHeader = session.header;

@@ -132,7 +132,8 @@ fn the_session_that_is_continued_is_the_newest_that_can_be_read() {
     let made = recent().unwrap().machine().id().to_owned();
     assert!(!ids.contains(&made));
     assert_eq!(listed(), 21);
-    let error = refused(lab.run(lab.runtime.open_session("s0")).map(drop));
+    let damaged = lab.run(lab.runtime.open_session("s0")).unwrap();
+    let error = refused(lab.run(damaged.set_pinned(true)));
     assert_eq!(error.code(), ErrorCode::StorageFailed);
     assert_eq!(error.data()["sessionId"], "s0");
 }

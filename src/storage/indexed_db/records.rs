@@ -14,7 +14,8 @@ use crate::{
         plain::{json_of, refrozen},
     },
     list::Listed,
-    storage::{AppendedMessage, OutlinePack, StoredApproval, damaged},
+    message::MessageOutline,
+    storage::{AppendedMessage, Damage, OutlinePack, StoredApproval, damaged, keys},
     untyped::FromJson,
 };
 
@@ -45,10 +46,59 @@ fn unreadable(session: &str, error: &Error) -> Error {
     damaged(session, &format!("a record cannot be read ({error})"))
 }
 
-/// JSON of a session, read.
-pub fn parse<T: FromJson>(session: &str, text: &str) -> Result<T> {
-    // What is no JSON reads as nothing, which is no record.
-    read(session, &JSON::parse(text).unwrap_or_default())
+/// Reads what can be read, and takes down what cannot.
+pub struct Kept<'a>(pub &'a mut Vec<Damage>);
+
+impl Kept<'_> {
+    /// The records of a list, which have the positions from 0 on.
+    pub fn list<T: FromJson>(&mut self, store: &str, found: &JsValue) -> Vec<T> {
+        let mut list = Vec::new();
+        for record in self.in_place(store, "position", found) {
+            match T::from_json(&json_of(&record), "record") {
+                Ok(read) => list.push(read),
+                Err(error) => self.damaged(store, &record, "position", &error.to_string()),
+            }
+        }
+        list
+    }
+
+    /// The outlines of all packs. Where one is missing they are fewer than the messages.
+    pub fn outlines(&mut self, found: &JsValue) -> Vec<MessageOutline> {
+        let mut outlines = Vec::new();
+        for pack in self.in_place(keys::OUTLINES, "pack", found) {
+            let text = member(&pack, "outlines").as_string().unwrap_or_default();
+            let read = JSON::parse(&text).unwrap_or_default();
+            match Vec::<MessageOutline>::from_json(&json_of(&read), "outlines") {
+                Ok(mut read) => outlines.append(&mut read),
+                Err(error) => self.damaged(keys::OUTLINES, &pack, "pack", &error.to_string()),
+            }
+        }
+        outlines
+    }
+
+    /// The records with a position. One that is not there is missed at the one behind it.
+    fn in_place(&mut self, store: &str, name: &str, found: &JsValue) -> Vec<JsValue> {
+        let mut records = Vec::new();
+        let mut next = 0.0;
+        for record in found.unchecked_ref::<Array>().iter() {
+            match member(&record, name).as_f64() {
+                Some(at) if at >= next && at.trunc() == at => {
+                    if at > next {
+                        self.damaged(store, &record, name, "what comes before it is missing");
+                    }
+                    next = at + 1.0;
+                    records.push(record);
+                }
+                _ => self.damaged(store, &record, name, "it does not belong here"),
+            }
+        }
+        records
+    }
+
+    fn damaged(&mut self, store: &str, record: &JsValue, name: &str, what: &str) {
+        let key = member(record, name).as_f64().map(|key| key as u32);
+        self.0.push(Damage::new(store, key, what));
+    }
 }
 
 /// A message as it is stored.

@@ -14,13 +14,12 @@ use super::{
 };
 use crate::{
     Result,
-    js::plain::refrozen,
+    js::plain::{damaged_record, refrozen},
     list::Listed,
-    message::MessageOutline,
     storage::{
-        Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredApproval, StoredSession,
+        Commit, CommitStatus, Counters, Damage, LocalFuture, SessionStorage, StoredApproval, StoredSession,
         apply::{Decision, StoredRecord, decide},
-        check_outlines, closed, damaged, keys,
+        closed, damaged, keys,
     },
 };
 
@@ -99,21 +98,25 @@ impl Session {
         let [record, packs, snapshots, checkpoints, compactions] = found else {
             return Ok(None);
         };
-        let Some(StoredRecord { record, .. }) = self.stored(Some(record))? else {
+        if record.is_undefined() {
             return Ok(None);
-        };
-        let mut outlines = Vec::new();
-        for pack in all(packs) {
-            let text = records::member(&pack, "outlines").as_string().unwrap_or_default();
-            outlines.append(&mut records::parse::<Vec<MessageOutline>>(&self.id, &text)?);
         }
-        check_outlines(&record, &outlines)?;
+        let mut damage = Vec::new();
+        let record = match records::read::<StoredRecord>(&self.id, record) {
+            Ok(stored) => stored.record,
+            Err(error) => {
+                damage.push(Damage::new(keys::SESSIONS, None, error));
+                records::read(&self.id, &damaged_record(record))?
+            }
+        };
+        let mut kept = records::Kept(&mut damage);
         Ok(Some(StoredSession {
+            outlines: kept.outlines(packs),
+            snapshots: kept.list(keys::SNAPSHOTS, snapshots),
+            checkpoints: kept.list(keys::CHECKPOINTS, checkpoints),
+            compactions: kept.list(keys::COMPACTIONS, compactions),
             record,
-            outlines,
-            snapshots: records::read(&self.id, snapshots)?,
-            checkpoints: records::read(&self.id, checkpoints)?,
-            compactions: records::read(&self.id, compactions)?,
+            damage,
         }))
     }
 
@@ -224,15 +227,16 @@ impl SessionStorage<JsValue> for Session {
             let ask = |work: &Work| self.ask_messages(work, from, to);
             let found = self.connection.read(&[keys::MESSAGES], &ask).await?;
             let found = found.first().map(all).unwrap_or_default();
+            let bodies = found
+                .iter()
+                .map(|record| refrozen(records::member(record, "body")))
+                .listed();
             // Keys are unique and sorted: as many as were asked for are exactly those.
-            if found.len() != (to - from) as usize {
+            if bodies.len() != (to - from) as usize || !bodies.iter().all(JsValue::is_object) {
                 let what = format!("a message of {from} to {to} is missing");
                 return Err(damaged(&self.id, &what));
             }
-            let bodies = found
-                .iter()
-                .map(|record| refrozen(records::member(record, "body")));
-            Ok(bodies.listed())
+            Ok(bodies)
         })
     }
 

@@ -628,8 +628,11 @@ export const cases = {
         for (const value of junk) {
             damage['session.readMessages'] = () => [value, value];
             const other = await open(storage);
-            const error = await fails(() => other.openSession('s'), 'storage_failed');
-            same(error.data.sessionId, 's');
+            const unreadable = await other.openSession('s');
+            same(unreadable.state.damage.map(({ store, key }) => [store, key]), [['messages', 0], ['messages', 1]]);
+            same(unreadable.messages, [{ role: 'missing' }, { role: 'missing' }]);
+            same((await fails(() => unreadable.prompt('On'), 'storage_failed')).data.sessionId, 's');
+            await unreadable.dispose();
             delete damage['session.readMessages'];
             for (const change of [
                 (stored) => ({ ...stored, header: value }), (stored) => ({ ...stored, outlines: [value] }), (stored) => ({ ...stored, checkpoints: [value] }),

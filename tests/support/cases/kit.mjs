@@ -68,6 +68,15 @@ const settled = (request) =>
         request.onerror = () => reject(request.error);
     });
 
+/** What JSON text says; anything else as it is. */
+function said(text) {
+    try {
+        return JSON.parse(text);
+    } catch {
+        return text;
+    }
+}
+
 /**
  * Every record of every store, read past the package: `{ store: [[key, value], ...] }`. Packs of outlines are shown as
  * what their text says.
@@ -82,7 +91,7 @@ export async function dump(name) {
             const source = transaction.objectStore(store);
             const [keys, records] = await Promise.all([settled(source.getAllKeys()), settled(source.getAll())]);
             found[store] = records.map((record, at) => {
-                if (store === 'message_outlines') record.outlines = JSON.parse(record.outlines);
+                if (store === 'message_outlines') record.outlines = said(record.outlines);
                 return [keys[at], record];
             });
         }
@@ -105,12 +114,13 @@ export async function makeDatabase(name, { version, stores }) {
     (await settled(request)).close();
 }
 
-/** Changes a record. */
+/** Changes a record; what is changed to nothing is removed. */
 export async function edit(name, store, key, change) {
     const database = await settled(indexedDB.open(name));
     const records = database.transaction(store, 'readwrite').objectStore(store);
     const changed = change(await settled(records.get(key)));
-    await settled(records.keyPath === null ? records.put(changed, key) : records.put(changed));
+    if (changed === undefined) await settled(records.delete(key));
+    else await settled(records.keyPath === null ? records.put(changed, key) : records.put(changed));
     database.close();
 }
 
