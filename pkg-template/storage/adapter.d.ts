@@ -68,7 +68,8 @@ export interface StoredSession {
 
 /**
  * One session. Methods reject with an error whose `code` is `storage_quota`, `storage_lost` (the connection is gone: a call
- * is tried once more, but for `delete` and a write of what sessions share) or `storage_blocked`; any other error counts as `storage_failed`.
+ * is tried once more, but for `delete` and a write of what sessions share), `storage_blocked` or `storage_schema_newer`; any
+ * other error counts as `storage_failed`.
  */
 export interface SessionStorage {
     /** Undefined where there is no such session. */

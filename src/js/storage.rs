@@ -223,6 +223,10 @@ impl Adapter {
                 ErrorCode::StorageBlocked,
                 "is kept busy by somebody else; try again later",
             ),
+            (Some("storage_schema_newer"), _) => (
+                ErrorCode::StorageSchemaNewer,
+                "was written by a newer version; load that version",
+            ),
             _ => (ErrorCode::StorageFailed, failed.as_str()),
         };
         let text = format!("the storage `{}` {what}", self.info.kind);

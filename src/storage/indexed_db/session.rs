@@ -120,11 +120,18 @@ impl Session {
         }))
     }
 
-    /// The session's record, whether the ring holds an operation id, and the approvals that a commit changes.
+    /// The session's record, whether the ring holds an operation id, the first of the messages that are there without a session
+    /// where one is created, and the approvals that a commit changes.
     fn ask_before(&self, work: &Work, commit: &Commit<JsValue>) -> Result<Vec<Asked>> {
         let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
         let remembered = work.ask(index.get_key(&records::key(&self.id, &commit.operation_id)))?;
-        let mut asked = vec![self.ask_record(work)?, remembered];
+        let left = if commit.create.is_some() {
+            records::of_session(&self.id)?
+        } else {
+            records::key("", 0)
+        };
+        let left = work.ask(work.store(keys::MESSAGES)?.get_key(&left))?;
+        let mut asked = vec![self.ask_record(work)?, remembered, left];
         for change in &commit.approvals {
             let approvals = work.store(keys::APPROVALS)?;
             asked.push(work.ask(approvals.get(&records::key(&self.id, &change.id)))?);
@@ -142,11 +149,15 @@ impl Session {
     ) -> Result<CommitStatus> {
         let stored = self.stored(found.first())?;
         let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
-        let versions = found.iter().skip(2).map(records::version).listed();
+        let is_left = found.get(2).is_some_and(|key| !key.is_undefined());
+        let versions = found.iter().skip(3).map(records::version).listed();
         let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered, &versions)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (next, slot),
         };
+        if is_left {
+            return Err(damaged(&self.id, "its messages are there, and its record is not"));
+        }
         put(work, keys::SESSIONS, &records::write(&next)?)?;
         let operation = records::operation(&self.id, slot, &commit.operation_id)?;
         put(work, keys::COMMITS, &operation)?;

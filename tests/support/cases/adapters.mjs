@@ -224,6 +224,7 @@ export const cases = {
             [coded('storage_quota', { usage: '90', quota: {} }), 'storage_quota', {}],
             [coded('storage_lost'), 'storage_lost', {}],
             [coded('storage_blocked'), 'storage_blocked', {}],
+            [coded('storage_schema_newer'), 'storage_schema_newer', {}],
             [coded('not_found'), 'not_found'],
             [coded('conflict'), 'storage_failed', {}],
             [coded('23505'), 'storage_failed', {}],

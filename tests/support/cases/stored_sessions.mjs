@@ -258,3 +258,15 @@ for (const [what, { edits, reported, shown = (all) => all, snapshots = 2 }] of O
         await at.close();
     };
 }
+
+cases['messages whose session is not there keep its id from being used until they are deleted'] = async () => {
+    const at = await world();
+    await at.session.prompt('Hi');
+    await at.session.dispose();
+    await at.edit('chat_sessions', 's', () => undefined);
+    const { message } = await fails(() => at.runtime.createSession({ id: 's' }), 'storage_failed');
+    ok(/delete it with `deleteSession`/.test(message), message);
+    await at.runtime.deleteSession('s');
+    same((await (await at.runtime.createSession({ id: 's' })).prompt('Again')).saved, true);
+    await at.close();
+};
