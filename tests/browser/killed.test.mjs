@@ -146,7 +146,7 @@ const interrupted = (id, name) => [
         content: [{ type: 'text', text: 'The tool call was interrupted before it finished. It may be retried.' }],
         isError: true,
     },
-    { role: 'toolResult', answers: [{ id, name }], isError: true, textLen: 68, tokens: 17 },
+    { role: 'toolResult', answers: [{ id, name, isError: true }], textLen: 68, tokens: 17 },
 ];
 
 const CHECKPOINT = {

@@ -246,8 +246,7 @@ const answered = (id, name, text, more = {}) => [
     },
     {
         role: 'toolResult',
-        answers: [{ id, name }],
-        ...(more.isError ? { isError: true } : {}),
+        answers: [{ id, name, ...(more.isError ? { isError: true } : {}) }],
         textLen: text.length,
         tokens: Math.ceil(text.length / 4),
     },

@@ -13,7 +13,7 @@ use super::{
     records, schema,
 };
 use crate::{
-    Result,
+    Error, Result,
     js::plain::{damaged_record, refrozen},
     list::Listed,
     storage::{
@@ -120,18 +120,22 @@ impl Session {
         }))
     }
 
-    /// The session's record, whether the ring holds an operation id, the first of the messages that are there without a session
-    /// where one is created, and the approvals that a commit changes.
+    /// A message, where there is one.
+    fn ask_left(&self, work: &Work) -> Result<Asked> {
+        let messages = work.store(keys::MESSAGES)?;
+        work.ask(messages.get_key(&records::of_session(&self.id)?))
+    }
+
+    fn orphaned(&self) -> Error {
+        damaged(&self.id, "its messages are there, and its record is not")
+    }
+
+    /// The session's record, whether the ring holds an operation id, whether there are messages, and the approvals that a commit
+    /// changes.
     fn ask_before(&self, work: &Work, commit: &Commit<JsValue>) -> Result<Vec<Asked>> {
         let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
         let remembered = work.ask(index.get_key(&records::key(&self.id, &commit.operation_id)))?;
-        let left = if commit.create.is_some() {
-            records::of_session(&self.id)?
-        } else {
-            records::key("", 0)
-        };
-        let left = work.ask(work.store(keys::MESSAGES)?.get_key(&left))?;
-        let mut asked = vec![self.ask_record(work)?, remembered, left];
+        let mut asked = vec![self.ask_record(work)?, remembered, self.ask_left(work)?];
         for change in &commit.approvals {
             let approvals = work.store(keys::APPROVALS)?;
             asked.push(work.ask(approvals.get(&records::key(&self.id, &change.id)))?);
@@ -149,14 +153,14 @@ impl Session {
     ) -> Result<CommitStatus> {
         let stored = self.stored(found.first())?;
         let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
-        let is_left = found.get(2).is_some_and(|key| !key.is_undefined());
+        let is_orphaned = stored.is_none() && found.get(2).is_some_and(|key| !key.is_undefined());
         let versions = found.iter().skip(3).map(records::version).listed();
         let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered, &versions)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (next, slot),
         };
-        if is_left {
-            return Err(damaged(&self.id, "its messages are there, and its record is not"));
+        if is_orphaned {
+            return Err(self.orphaned());
         }
         put(work, keys::SESSIONS, &records::write(&next)?)?;
         let operation = records::operation(&self.id, slot, &commit.operation_id)?;
@@ -218,8 +222,15 @@ impl SessionStorage<JsValue> for Session {
         Box::pin(async move {
             let ask = |work: &Work| Ok(vec![self.ask_record(work)?]);
             let found = self.connection.read(&[keys::SESSIONS], &ask).await?;
-            let stored = self.stored(found.first())?;
-            Ok(stored.map(|stored| stored.record.counters))
+            if let Some(stored) = self.stored(found.first())? {
+                return Ok(Some(stored.record.counters));
+            }
+            let ask = |work: &Work| Ok(vec![self.ask_left(work)?]);
+            let left = self.connection.read(&[keys::MESSAGES], &ask).await?;
+            match left.first() {
+                Some(key) if !key.is_undefined() => Err(self.orphaned()),
+                _ => Ok(None),
+            }
         })
     }
 
