@@ -266,8 +266,8 @@ impl<M: MessageData + 'static> Session<M> {
                 break;
             };
             let error = match self.storage.commit(commit).await {
-                Ok(CommitStatus::Applied(_) | CommitStatus::AlreadyApplied(_)) => {
-                    self.machine_mut().saved();
+                Ok(CommitStatus::Applied(stored) | CommitStatus::AlreadyApplied(stored)) => {
+                    self.machine_mut().saved(stored);
                     self.tell_others();
                     wrote = true;
                     continue;

@@ -1081,9 +1081,14 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// The oldest commit is saved.
-    pub fn saved(&mut self) {
+    pub fn saved(&mut self, stored: Counters) {
         if let Some(commit) = self.queue.pop_front() {
             self.approvals_saved(&commit);
+        }
+        // One whose answer was lost was taken for somebody else's in the meantime, and counted twice: we look once more.
+        let ahead = self.saved_settings().saturating_sub(stored.settings);
+        if ahead > 0 {
+            self.counters.settings = self.counters.settings.saturating_sub(ahead + 1);
         }
         if self.queue.is_empty() {
             self.save_error = None;

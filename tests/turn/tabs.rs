@@ -543,7 +543,7 @@ fn what_a_session_takes_depends_on_what_it_does() {
         conversation,
         settings,
     };
-    machine.saved();
+    machine.saved(stored(1, 0));
     assert_eq!(machine.takes(stored(1, 0)), Takes::Nothing);
     assert_eq!(machine.takes(stored(1, 1)), Takes::Settings);
     assert_eq!(machine.takes(stored(2, 0)), Takes::Everything);
@@ -553,6 +553,6 @@ fn what_a_session_takes_depends_on_what_it_does() {
     assert_eq!(machine.takes(stored(1, 0)), Takes::Nothing);
     assert_eq!(machine.takes(stored(2, 0)), Takes::Nothing);
     assert_eq!(machine.takes(stored(2, 1)), Takes::Settings);
-    machine.saved();
+    machine.saved(stored(1, 1));
     assert_eq!(machine.takes(stored(2, 1)), Takes::Everything);
 }
