@@ -174,8 +174,8 @@ const CASES = {
     async 'a commit of settings meets a turn at the same time, and neither conflicts'({ adapter, again }) {
         const session = await made(adapter, 's');
         const other = (await again()).session('s');
-        const settings = Promise.all(
-            twenty((at) => applied(other, change(`setting ${at}`, { settings: { [`field ${at}`]: bytes(`${at}`) } }))),
+        const settings = beside(() =>
+            Promise.all(twenty((at) => applied(other, change(`setting ${at}`, { settings: { [`field ${at}`]: bytes(`${at}`) } })))),
         );
         for (let at = 0; at < 20; at++) {
             await applied(session, change(`turn ${at}`, { expected: at, messageCount: at + 1, records: [record('messages', at, `${at}`)] }));
@@ -509,14 +509,14 @@ const CASES = {
         const reader = (await again()).session('s');
         const counters = { conversation: 0, settings: 0 };
         let writing = true;
-        const writer = (async () => {
+        const writer = beside(async () => {
             for (let at = 0; at < 60; at++) {
                 const records = STORES.map((store) => record(store, at, `${at}`));
                 const approvals = [{ id: 'a', expected: at, value: bytes(`${at + 1}`) }];
                 const settings = { n: bytes(`${at + 1}`) };
                 await applied(session, change(`op ${at}`, { expected: at, messageCount: at + 1, records, approvals, settings, timestamp: at + 1 }));
             }
-        })().finally(() => (writing = false));
+        }, () => (writing = false));
         while (writing) {
             const stored = await there(reader);
             const n = stored.counters.conversation;
@@ -850,11 +850,11 @@ const CASES = {
     async 'a shared list is of one moment, while others write'({ adapter, again }) {
         const reader = (await again()).shared;
         let writing = true;
-        const writer = (async () => {
+        const writer = beside(async () => {
             for (let at = 0; at < 40; at++) {
                 await adapter.shared.write(['a', 'b', 'c'].map((key) => ({ store: 'skills', key, value: bytes(`${at}`) })));
             }
-        })().finally(() => (writing = false));
+        }, () => (writing = false));
         while (writing) {
             const values = (await reader.list('skills')).map(([, value]) => value);
             same(values, values.length === 0 ? [] : [values[0], values[0], values[0]], 'the values of one list()');
@@ -1023,6 +1023,18 @@ const pattern = (/** @type {number} */ length) => {
  * @param {(at: number) => T} make
  */
 const twenty = (make) => Array.from({ length: 20 }, (_, at) => make(at));
+
+/**
+ * Work that goes on beside a case. Where the case fails first nobody waits for it, and its own failure is nobody's.
+ *
+ * @param {() => Promise<unknown>} work
+ * @param {() => void} [after]
+ */
+function beside(work, after = () => {}) {
+    const done = work().finally(after);
+    done.catch(() => {});
+    return done;
+}
 
 /**
  * @param {RecordStore} store

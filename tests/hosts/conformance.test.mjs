@@ -386,3 +386,27 @@ test('every case finds an adapter out', () => {
     const finding = new Set(FAULTS.map(([, , name]) => name));
     assert.deepEqual(names.filter((name) => !finding.has(name)), []);
 });
+
+test('a case that fails in two places at once rejects, and leaves no other rejection behind', async () => {
+    let reads = 0;
+    const open = sessions((session) => ({
+        commit: async (commit) => {
+            if (!commit.create && reads > 0) throw new Error('no more commits');
+            return session.commit(commit);
+        },
+        load: async () => {
+            reads += 1;
+            return { ...(await session.load()), counters: { conversation: 50 - reads, settings: 0 } };
+        },
+    }));
+    const unhandled = [];
+    const hear = (reason) => unhandled.push(String(reason));
+    process.on('unhandledRejection', hear);
+    for (const { run } of conformance({ open, reopen }).filter(({ name }) => /while others (commit|write)|at the same time, and neither/.test(name))) {
+        await run().catch(() => {});
+        await sleep(20);
+    }
+    process.off('unhandledRejection', hear);
+    assert.ok(reads > 0);
+    assert.deepEqual(unhandled, []);
+});
