@@ -2,6 +2,7 @@
 
 mod counts;
 mod display;
+mod page_server;
 mod summary;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use crate::package::Package;
 use crate::setup::{self, Tester};
 use crate::{package, places, run};
 use display::Display;
+use page_server::PageServer;
 use summary::Row;
 
 /// How long one suite may take, so that one that hangs does not take everything with it.
@@ -192,7 +194,7 @@ fn outcome(suite: Suite, tester: &Tester, packed: Option<&Package>, wanted: &Wan
                     _ => &["--lib", "--test", "storage", "--", "indexed_db"],
                 });
             }
-            let _display = in_browser(&mut cargo, suite, tester, wanted)?;
+            let _beside = in_browser(&mut cargo, suite, tester, wanted)?;
             cargo_test(suite, &mut cargo, wanted)
         }
         Suite::Package => bail!("the package is made elsewhere"),
@@ -278,11 +280,12 @@ fn in_browser(
     suite: Suite,
     tester: &Tester,
     wanted: &Wanted,
-) -> Result<Option<Display>> {
+) -> Result<(PageServer, Option<Display>)> {
     // The runner takes the first one that it finds.
     for variable in ["GECKODRIVER", "SAFARIDRIVER", "CHROMEDRIVER"] {
         command.env_remove(variable);
     }
+    let server = PageServer::new()?;
     let mut display = None;
     let capabilities = match suite {
         Suite::Firefox => {
@@ -312,11 +315,12 @@ fn in_browser(
             "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER",
             &tester.builder.bindgen.test_runner,
         )
+        .env("WASM_BINDGEN_TEST_ADDRESS", server.address.to_string())
         .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", file)
         .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60")
         .env("WASM_BINDGEN_TEST_TIMEOUT", seconds.to_string())
         .env("WASM_BINDGEN_USE_BROWSER", "1");
-    Ok(display)
+    Ok((server, display))
 }
 
 fn node_test(suite: Suite, tester: &Tester, packed: &Package, wanted: &Wanted) -> Result<Row> {
