@@ -130,15 +130,18 @@ impl Session {
         damaged(&self.id, "its messages are there, and its record is not")
     }
 
-    /// The session's record, whether the ring holds an operation id, whether there are messages, and the approvals that a commit
-    /// changes.
+    /// The session's record, whether the ring holds an operation id, the approvals that a commit changes, and where it creates the
+    /// session whether there are messages already.
     fn ask_before(&self, work: &Work, commit: &Commit<JsValue>) -> Result<Vec<Asked>> {
         let index = given(work.store(keys::COMMITS)?.index(schema::BY_OPERATION))?;
         let remembered = work.ask(index.get_key(&records::key(&self.id, &commit.operation_id)))?;
-        let mut asked = vec![self.ask_record(work)?, remembered, self.ask_left(work)?];
+        let mut asked = vec![self.ask_record(work)?, remembered];
         for change in &commit.approvals {
             let approvals = work.store(keys::APPROVALS)?;
             asked.push(work.ask(approvals.get(&records::key(&self.id, &change.id)))?);
+        }
+        if commit.create.is_some() {
+            asked.push(self.ask_left(work)?);
         }
         Ok(asked)
     }
@@ -153,8 +156,9 @@ impl Session {
     ) -> Result<CommitStatus> {
         let stored = self.stored(found.first())?;
         let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
-        let is_orphaned = stored.is_none() && found.get(2).is_some_and(|key| !key.is_undefined());
-        let versions = found.iter().skip(3).map(records::version).listed();
+        let asked = commit.approvals.len();
+        let is_orphaned = found.get(2 + asked).is_some_and(|key| !key.is_undefined());
+        let versions = found.iter().skip(2).take(asked).map(records::version).listed();
         let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered, &versions)? {
             Decision::Answer(status) => return Ok(status),
             Decision::Apply { next, slot } => (next, slot),
