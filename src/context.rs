@@ -7,7 +7,8 @@ mod divergence;
 mod projection;
 mod snapshot;
 
-pub use budget::{BudgetParts, ContextBudget, text_tokens};
+pub use crate::message::text_tokens;
+pub use budget::{BudgetParts, ContextBudget};
 pub use compaction::CompactionCheckpoint;
 pub use divergence::{DeclaredEvent, Divergence, DivergenceClass, RequestTrace, divergence};
 pub use projection::{

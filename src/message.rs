@@ -11,13 +11,15 @@ mod json;
 mod loop_dialect;
 mod openai_chat;
 mod outline;
+mod tokens;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use dialect::INTERRUPTED;
-pub use dialect::{Dialect, interrupted_tokens, texts};
+pub use dialect::{CountTokens, Dialect, interrupted_tokens, texts};
 pub(crate) use outline::OpenCalls;
 pub use outline::{Answer, Call, MessageOutline, Role, StopKind, turn_count};
+pub use tokens::text_tokens;
 
 /// Position of a message in the stored conversation, from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,6 +71,8 @@ pub trait MessageView: Clone {
     fn text_lossy(&self) -> Option<String>;
     /// UTF-16 length of a string, 0 for anything else.
     fn text_len(&self) -> usize;
+    /// Estimated tokens of a string, 0 for anything else; see [`text_tokens`].
+    fn tokens(&self) -> u32;
     /// The value of a number.
     fn number(&self) -> Option<f64>;
     /// A number as JavaScript writes it.
@@ -81,8 +85,6 @@ pub trait MessageView: Clone {
     fn items(&self) -> Vec<Self>;
     /// The own members of an object, empty for anything else.
     fn members(&self) -> Vec<(String, Self)>;
-    /// Length of the value written as JSON, in UTF-16 units; byte strings count as base64.
-    fn json_len(&self) -> usize;
     /// Whether all of it can be JSON: no byte strings, every text well-formed, names of members too.
     fn is_json(&self) -> bool;
     /// Whether a byte string stands anywhere inside.

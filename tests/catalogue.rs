@@ -165,9 +165,9 @@ fn text_of_a_file_stays_in_its_line_and_writes_no_tag() {
 fn a_description_is_cut_where_the_format_ends_it() {
     let emoji = "\u{1f600}";
     let fits = catalog(&[with("project", "/1", "a", &emoji.repeat(1_024), "")]);
-    assert_eq!(lines(&fits, 2_000), [format!("- a: {}", emoji.repeat(1_024))]);
+    assert_eq!(lines(&fits, 4_000), [format!("- a: {}", emoji.repeat(1_024))]);
     let long = catalog(&[with("project", "/1", "a", &emoji.repeat(1_025), "")]);
-    assert_eq!(lines(&long, 2_000), [format!("- a: {}…", emoji.repeat(1_024))]);
+    assert_eq!(lines(&long, 4_000), [format!("- a: {}…", emoji.repeat(1_024))]);
 }
 
 #[test]
@@ -244,9 +244,9 @@ fn no_name_and_no_id_eats_the_room_of_the_others() {
 fn a_cap_that_no_line_fits_into_is_no_section() {
     let long = "long ".repeat(100);
     let catalog = catalog(&[with("project", "/1", "a", &long, "")]);
-    // 189 units for the tags, the first line and the last one: 48 tokens would hold those.
-    assert_eq!(skills_section(&catalog, 48), "");
-    assert_eq!(skills_section(&catalog, 60), "");
+    // 8 tokens for the tags, 32 for the first line and 16 for the last one.
+    assert_eq!(skills_section(&catalog, 56), "");
+    assert_eq!(skills_section(&catalog, 70), "");
 }
 
 #[test]
@@ -257,14 +257,15 @@ fn skills_without_room_are_counted_and_a_long_one_does_not_push_out_the_others()
         with("project", "/2", "b", &long, ""),
         entry("personal", "/3", "c"),
     ]);
-    // 121 units of the first line, 19 of the tags, 14 of the line of c, 48 of the last line, and two line ends.
-    assert_eq!(HEAD.len(), 121);
+    // 8 tokens for the tags, 32 for the first line, 6 for the line of c, 127 for a long one, and 16 for the last line.
+    assert_eq!(text_tokens(HEAD), 32);
+    assert_eq!(skills_section(&catalog, 61), "");
     assert_eq!(
-        lines(&catalog, 51),
+        lines(&catalog, 62),
         ["- c: about c", "2 more skills are not listed here, to save room."]
     );
     assert_eq!(
-        lines(&catalog, 180),
+        lines(&catalog, 189),
         [
             format!("- a: {}", long.trim()),
             "- c: about c".to_owned(),
@@ -291,7 +292,7 @@ fn the_section_never_takes_more_tokens_than_it_may() {
         .collect();
     let catalog = catalog(&entries);
     let (mut listed, mut empty) = (0, 0);
-    for cap in 0..=700 {
+    for cap in 0..=1_500 {
         let section = skills_section(&catalog, cap);
         if section.is_empty() {
             empty += 1;

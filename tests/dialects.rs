@@ -25,16 +25,14 @@ pub mod pairing;
 pub mod random;
 #[path = "lab/spoken.rs"]
 pub mod spoken;
+#[path = "lab/tokens.rs"]
+pub mod tokens;
 
 use converted::{Grouping, converted};
 use pairing::{answers_in, call_ids_in, check_pairs_in, is_results};
 use random::Random;
 use spoken::{ALL, CUT_OFF, calls, result, result_at, says, typed};
-
-/// Four characters of JSON to a token, rounded up.
-fn json_tokens(value: &Value) -> usize {
-    value.to_string().encode_utf16().count().div_ceil(4)
-}
+use tokens::json_tokens;
 
 fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
@@ -64,15 +62,18 @@ fn dialects_have_the_names_of_the_contract() {
 
 #[test]
 fn messages_in_words_have_the_same_outline_in_every_dialect() {
+    let note = json!({ "role": "note", "content": "12345" });
+    let system = json!({ "role": "system", "content": "123" });
+    let blocks = json!({ "role": "note", "content": [{ "type": "tool_use" }, { "type": "tool-call" }, { "type": "toolCall" }] });
     for dialect in ALL {
         let cases = [
             (
                 json!({ "role": "user", "content": "12345" }),
-                json!({ "role": "user", "userTurn": true, "textLen": 5, "tokens": 2 }),
+                json!({ "role": "user", "userTurn": true, "textLen": 5, "tokens": 4 }),
             ),
             (
                 json!({ "role": "user", "content": [text("123"), text("45678")] }),
-                json!({ "role": "user", "userTurn": true, "textLen": 8, "tokens": 2 }),
+                json!({ "role": "user", "userTurn": true, "textLen": 8, "tokens": 3 + 4 }),
             ),
             (
                 json!({ "role": "user", "content": [] }),
@@ -80,29 +81,29 @@ fn messages_in_words_have_the_same_outline_in_every_dialect() {
             ),
             (
                 json!({ "role": "assistant", "content": "12345" }),
-                json!({ "role": "assistant", "textLen": 5, "tokens": 2 }),
+                json!({ "role": "assistant", "textLen": 5, "tokens": 4 }),
             ),
             (
                 json!({ "role": "assistant", "content": [text("12345")] }),
-                json!({ "role": "assistant", "textLen": 5, "tokens": 2 }),
+                json!({ "role": "assistant", "textLen": 5, "tokens": 4 }),
             ),
-            // Blocks and roles that nobody knows: 23 and 32 characters of JSON.
+            // Blocks and roles that nobody knows.
             (
                 json!({ "role": "assistant", "content": [{ "type": "x", "data": 123 }] }),
-                json!({ "role": "assistant", "textLen": 0, "tokens": 6 }),
+                json!({ "role": "assistant", "textLen": 0, "tokens": json_tokens(&json!({ "type": "x", "data": 123 })) }),
             ),
             (
-                json!({ "role": "note", "content": "12345" }),
-                json!({ "role": "other", "textLen": 0, "tokens": 9 }),
+                note.clone(),
+                json!({ "role": "other", "textLen": 0, "tokens": json_tokens(&note) }),
             ),
             (
-                json!({ "role": "system", "content": "123" }),
-                json!({ "role": "other", "textLen": 0, "tokens": 9 }),
+                system.clone(),
+                json!({ "role": "other", "textLen": 0, "tokens": json_tokens(&system) }),
             ),
             // No role knows these: they are none of its blocks.
             (
-                json!({ "role": "note", "content": [{ "type": "tool_use" }, { "type": "tool-call" }, { "type": "toolCall" }] }),
-                json!({ "role": "other", "textLen": 0, "tokens": 22 }),
+                blocks.clone(),
+                json!({ "role": "other", "textLen": 0, "tokens": json_tokens(&blocks) }),
             ),
         ];
         for (message, expected) in cases {
@@ -134,15 +135,18 @@ fn an_outline_has_the_calls_the_results_and_the_size_of_a_message() {
     let denied = json!({ "type": "execution-denied", "reason": "no" });
     let object = json!({ "type": "json", "value": { "n": 1 } });
     let audio = json!({ "type": "input_audio", "input_audio": { "data": "AA", "format": "wav" } });
+    let function = json!({ "role": "function", "name": "read", "content": "1" });
+    let written = json!({ "type": "document", "source": { "type": "text", "media_type": "text/plain", "data": "12345678" } });
+    let note = json!({ "type": "file", "data": "MTIz", "mediaType": "text/plain" });
     let cases = [
         // ---- openai-chat
         (
             OpenAiChat,
             json!({ "role": "assistant", "content": null, "tool_calls": [chat_call, custom] }),
-            // null is four characters.
+            // null is one word.
             json!({
                 "role": "assistant", "calls": [call("c1", "read"), call("c2", "sql")], "textLen": 0,
-                "tokens": 1 + json_tokens(&chat_call) + json_tokens(&custom)
+                "tokens": 2 + json_tokens(&chat_call) + json_tokens(&custom)
             }),
         ),
         (
@@ -153,32 +157,32 @@ fn an_outline_has_the_calls_the_results_and_the_size_of_a_message() {
         (
             OpenAiChat,
             json!({ "role": "assistant", "content": "1234", "tool_calls": [] }),
-            json!({ "role": "assistant", "textLen": 4, "tokens": 1 }),
+            json!({ "role": "assistant", "textLen": 4, "tokens": 4 }),
         ),
         (
             OpenAiChat,
             json!({ "role": "assistant", "content": [{ "type": "refusal", "refusal": "12345" }] }),
-            json!({ "role": "assistant", "textLen": 5, "tokens": 2 }),
+            json!({ "role": "assistant", "textLen": 5, "tokens": 4 }),
         ),
         (
             OpenAiChat,
             json!({ "role": "user", "content": [text("1234"), { "type": "image_url", "image_url": { "url": "data:," } }, audio] }),
-            json!({ "role": "user", "userTurn": true, "textLen": 4, "tokens": 1_201 + json_tokens(&audio) }),
+            json!({ "role": "user", "userTurn": true, "textLen": 4, "tokens": 4 + 1_600 + 3_000 }),
         ),
         (
             OpenAiChat,
             json!({ "role": "tool", "tool_call_id": "c1", "content": "1234" }),
-            json!({ "role": "toolResult", "answers": [call("c1", "")], "textLen": 4, "tokens": 1 }),
+            json!({ "role": "toolResult", "answers": [call("c1", "")], "textLen": 4, "tokens": 4 }),
         ),
         (
             OpenAiChat,
             json!({ "role": "tool", "tool_call_id": "c1", "content": [text("12345678")] }),
-            json!({ "role": "toolResult", "answers": [call("c1", "")], "textLen": 8, "tokens": 2 }),
+            json!({ "role": "toolResult", "answers": [call("c1", "")], "textLen": 8, "tokens": 5 }),
         ),
         (
             OpenAiChat,
-            json!({ "role": "function", "name": "read", "content": "1" }),
-            json!({ "role": "other", "textLen": 0, "tokens": 12 }),
+            function.clone(),
+            json!({ "role": "other", "textLen": 0, "tokens": json_tokens(&function) }),
         ),
         // ---- anthropic
         (
@@ -186,14 +190,14 @@ fn an_outline_has_the_calls_the_results_and_the_size_of_a_message() {
             json!({ "role": "assistant", "content": [{ "type": "thinking", "thinking": "12345", "signature": "AAAAAAAA" }, hidden, tool_use] }),
             json!({
                 "role": "assistant", "calls": [call("c1", "read")], "textLen": 0,
-                "tokens": 2 + json_tokens(&hidden) + json_tokens(&tool_use)
+                "tokens": 4 + json_tokens(&hidden) + json_tokens(&tool_use)
             }),
         ),
         // The provider's own calls are answered by the provider.
         (
             Anthropic,
             json!({ "role": "assistant", "content": [server, found, text("1234")] }),
-            json!({ "role": "assistant", "textLen": 4, "tokens": 1 + json_tokens(&server) + json_tokens(&found) }),
+            json!({ "role": "assistant", "textLen": 4, "tokens": 4 + json_tokens(&server) + json_tokens(&found) }),
         ),
         (
             Anthropic,
@@ -204,14 +208,20 @@ fn an_outline_has_the_calls_the_results_and_the_size_of_a_message() {
             ] }),
             json!({
                 "role": "toolResult", "answers": [call("c1", ""), { "id": "c2", "name": "", "isError": true }, call("c3", "")],
-                "textLen": 8, "tokens": 1_202
+                "textLen": 8, "tokens": 4 + 3 + 1_600
             }),
         ),
         // Results and typed text: somebody typed.
         (
             Anthropic,
             json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c1", "content": "12345678" }, text("1234")] }),
-            json!({ "role": "user", "userTurn": true, "answers": [call("c1", "")], "textLen": 12, "tokens": 3 }),
+            json!({ "role": "user", "userTurn": true, "answers": [call("c1", "")], "textLen": 12, "tokens": 5 + 4 }),
+        ),
+        // A document is a file, or a text that stands there.
+        (
+            Anthropic,
+            json!({ "role": "user", "content": [{ "type": "document", "source": { "type": "base64", "data": "AAAA" } }, written] }),
+            json!({ "role": "user", "userTurn": true, "textLen": 0, "tokens": 3_000 + json_tokens(&written) }),
         ),
         // ---- ai-sdk
         (
@@ -219,24 +229,24 @@ fn an_outline_has_the_calls_the_results_and_the_size_of_a_message() {
             json!({ "role": "assistant", "content": [{ "type": "reasoning", "text": "12345" }, own, asked] }),
             json!({
                 "role": "assistant", "calls": [call("c1", "read")], "textLen": 0,
-                "tokens": 2 + json_tokens(&own) + json_tokens(&asked)
+                "tokens": 4 + json_tokens(&own) + json_tokens(&asked)
             }),
         ),
         (
             AiSdk,
             json!({ "role": "assistant", "content": [provided, part("p1", json!({ "type": "text", "value": "1234" }))] }),
-            json!({ "role": "assistant", "textLen": 4, "tokens": 1 + json_tokens(&provided) }),
+            json!({ "role": "assistant", "textLen": 4, "tokens": 4 + json_tokens(&provided) }),
         ),
         // What is answered in the message itself is answered.
         (
             AiSdk,
             json!({ "role": "assistant", "content": [own, part("c1", json!({ "type": "text", "value": "1234" }))] }),
-            json!({ "role": "assistant", "textLen": 4, "tokens": 1 + json_tokens(&own) }),
+            json!({ "role": "assistant", "textLen": 4, "tokens": 4 + json_tokens(&own) }),
         ),
         (
             AiSdk,
-            json!({ "role": "user", "content": [text("1234"), { "type": "image", "image": "AAAA" }, { "type": "file", "data": "A", "mediaType": "image/png" }, file] }),
-            json!({ "role": "user", "userTurn": true, "textLen": 4, "tokens": 2_401 + json_tokens(&file) }),
+            json!({ "role": "user", "content": [text("1234"), { "type": "image", "image": "AAAA" }, { "type": "file", "data": "A", "mediaType": "image/png" }, file, note] }),
+            json!({ "role": "user", "userTurn": true, "textLen": 4, "tokens": 4 + 2 * 1_600 + 3_000 + json_tokens(&note) }),
         ),
         (
             AiSdk,
@@ -254,8 +264,8 @@ fn an_outline_has_the_calls_the_results_and_the_size_of_a_message() {
                     call("c1", "read"), { "id": "c2", "name": "read", "isError": true }, call("c3", "read"), call("c4", "read"),
                     { "id": "c5", "name": "read", "isError": true }, { "id": "c6", "name": "read", "isError": true },
                 ],
-                // {"type":"error-json","value":null} is 34 characters.
-                "tokens": 1_203 + json_tokens(&object) + json_tokens(&denied) + 9
+                // {"type":"error-json","value":null} is 11 tokens, each text is 4.
+                "tokens": 3 * 4 + 1_600 + json_tokens(&object) + json_tokens(&denied) + 11
             }),
         ),
         (

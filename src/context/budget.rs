@@ -64,8 +64,3 @@ impl ContextBudget {
         }
     }
 }
-
-/// Four UTF-16 units to a token, rounded up.
-pub fn text_tokens(text: &str) -> u32 {
-    u32::try_from(text.encode_utf16().count().div_ceil(4)).unwrap_or(u32::MAX)
-}

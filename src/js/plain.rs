@@ -32,14 +32,14 @@ extern "C" {
     fn js_not_unicode(value: &JsValue, path: &str) -> Option<String>;
     #[wasm_bindgen(js_name = "length")]
     fn js_length(value: &JsValue) -> u32;
+    #[wasm_bindgen(js_name = "tokens")]
+    fn js_tokens(value: &JsValue) -> u32;
     #[wasm_bindgen(js_name = "field")]
     fn js_field(value: &JsValue, name: &str) -> JsValue;
     #[wasm_bindgen(js_name = "keys")]
     fn js_keys(value: &JsValue) -> Array;
     #[wasm_bindgen(js_name = "field")]
     fn js_value(value: &JsValue, name: &JsValue) -> JsValue;
-    #[wasm_bindgen(js_name = "jsonLength")]
-    fn js_json_length(value: &JsValue) -> f64;
     #[wasm_bindgen(js_name = "jsonText")]
     fn js_json_text(value: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "parsed")]
@@ -252,6 +252,10 @@ impl MessageView for JsValue {
         js_length(self) as usize
     }
 
+    fn tokens(&self) -> u32 {
+        js_tokens(self)
+    }
+
     fn number(&self) -> Option<f64> {
         self.as_f64()
     }
@@ -279,10 +283,6 @@ impl MessageView for JsValue {
         }
         let member = |key: JsValue| (key.as_string().unwrap_or_default(), js_value(self, &key));
         js_keys(self).iter().map(member).listed()
-    }
-
-    fn json_len(&self) -> usize {
-        js_json_length(self) as usize
     }
 
     fn is_json(&self) -> bool {

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::list::Listed;
 
-/// Whether a file is a picture.
-pub(super) fn is_picture<M: MessageView>(part: &M) -> bool {
+/// Whether a file is of such a media type.
+pub(super) fn holds<M: MessageView>(part: &M, media: &str) -> bool {
     let kind = part.field_text("mediaType");
-    kind.is_some_and(|kind| kind.starts_with("image"))
+    kind.is_some_and(|kind| kind.starts_with(media))
 }
 
 /// A `tool-result`: which call it answers, and what it says.

@@ -7,6 +7,12 @@ use super::{
 };
 use crate::list::Listed;
 
+/// Whether a document is a file, and not a text that stands there.
+pub(super) fn is_file<M: MessageView>(block: &M) -> bool {
+    let kind = block.field("source").and_then(|source| source.field_text("type"));
+    !matches!(kind.as_deref(), Some("text" | "content"))
+}
+
 /// A `tool_result`: which call it answers, and what it says.
 pub(super) fn answer<M: MessageView>(block: &M) -> Block<M> {
     let answer = Answer {

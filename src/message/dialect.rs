@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Answer, Call, Kind, MessageData, MessageOutline, MessageView, Role, StopKind, ai_sdk, anthropic,
-    loop_dialect, openai_chat,
+    loop_dialect, openai_chat, text_tokens,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -41,8 +41,13 @@ const NAMES: [(&str, Dialect); 4] = [
     ("ai-sdk", Dialect::AiSdk),
 ];
 
-/// A picture costs about this many tokens, whatever its size in bytes.
-const IMAGE_TOKENS: u32 = 1_200;
+/// What a picture costs, whatever its size in bytes: the most that Anthropic's documentation names, which scales larger ones down
+/// to about 1,600 tokens. OpenAI's says up to 1,445 for GPT-4o.
+const IMAGE_TOKENS: u32 = 1_600;
+
+/// What any other attachment costs: a page of a PDF by Anthropic's documentation, which says 1,500 to 3,000. How many pages there
+/// are nobody here knows.
+const FILE_TOKENS: u32 = 3_000;
 
 /// What the model is told of a call that never got its result.
 pub(crate) const INTERRUPTED: &str = "The tool call was interrupted before it finished. It may be retried.";
@@ -55,11 +60,13 @@ pub(super) enum Block<M> {
     Thinking(&'static str),
     /// A picture.
     Image,
+    /// Another attachment.
+    File,
     /// A call that is answered here, and not by the provider.
     Call(Call),
     /// A result, and what it says.
     Result(Answer, Option<M>),
-    /// Anything else. It costs what its JSON is long.
+    /// Anything else. It costs what its JSON does.
     Other,
 }
 
@@ -96,13 +103,68 @@ impl<M: MessageData> Given<M> {
     }
 }
 
-/// Estimated size of a message.
-#[derive(Default)]
-struct Size {
-    /// UTF-16 units of text.
-    text: usize,
-    /// Tokens of everything else.
+/// Says how many tokens a text has.
+pub type CountTokens<M> = dyn Fn(&M) -> Result<u32>;
+
+/// The size of a message.
+struct Size<'a, M> {
+    count: &'a CountTokens<M>,
+    /// UTF-16 units of text that was typed or said.
+    text_len: usize,
     tokens: u32,
+}
+
+impl<M: MessageData> Size<'_, M> {
+    fn add(&mut self, tokens: u32) {
+        self.tokens = self.tokens.saturating_add(tokens);
+    }
+
+    fn text(&mut self, text: Option<M>) -> Result<()> {
+        if let Some(text) = text.filter(|text| text.kind() == Kind::String) {
+            self.add((self.count)(&text)?);
+        }
+        Ok(())
+    }
+
+    fn said(&mut self, text: Option<M>) -> Result<()> {
+        self.text_len += text.as_ref().map_or(0, M::text_len);
+        self.text(text)
+    }
+
+    fn json(&mut self, value: &M) -> Result<()> {
+        let tokens = match value.has_bytes() {
+            true => FILE_TOKENS,
+            false => (self.count)(&value.to_json_text())?,
+        };
+        self.add(tokens);
+        Ok(())
+    }
+
+    fn content(&mut self, role: Role, content: &M) -> Result<()> {
+        match content.kind() {
+            Kind::String => self.said(Some(content.clone()))?,
+            Kind::List => {
+                for block in content.items() {
+                    self.block(role, &block)?;
+                }
+            }
+            _ => self.json(content)?,
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, role: Role, block: &M) -> Result<()> {
+        match read(role, block) {
+            Block::Text(member) => self.said(block.field(member))?,
+            Block::Thinking(member) => self.text(block.field(member))?,
+            Block::Image => self.add(IMAGE_TOKENS),
+            Block::File => self.add(FILE_TOKENS),
+            Block::Result(_, Some(content)) => self.content(role, &content)?,
+            Block::Result(_, None) => {}
+            Block::Call(_) | Block::Other => self.json(block)?,
+        }
+        Ok(())
+    }
 }
 
 impl Dialect {
@@ -182,12 +244,12 @@ impl Dialect {
     /// Reads a message once. Fails where it has no role, or a role's own fields are missing.
     ///
     /// `user_turn` says that the message came in through `prompt` or `begin`. What the outline does not understand
-    /// (unknown roles and blocks, other content or none) is left in the body, counts no text, and costs tokens by its
-    /// JSON length.
+    /// (unknown roles and blocks, other content or none) is left in the body, counts no text, and costs tokens as its
+    /// JSON does.
     ///
     /// # Errors
     /// `invalid_argument`; `dialect_mismatch` for a message of another dialect.
-    pub fn outline<M: MessageView>(self, message: &M, user_turn: bool) -> Result<MessageOutline> {
+    pub fn outline<M: MessageData>(self, message: &M, user_turn: bool) -> Result<MessageOutline> {
         if message.kind() != Kind::Object {
             return Err(Error::invalid("a message must be an object with a `role`"));
         }
@@ -207,19 +269,11 @@ impl Dialect {
             tokens: 0,
             bytes: message.has_bytes(),
         };
+        let size = self.size(outline.role, message, &|text| Ok(text.tokens()))?;
+        outline.text_len = u32::try_from(size.text_len).unwrap_or(u32::MAX);
+        outline.tokens = size.tokens;
         if outline.role == Role::Other {
-            outline.tokens = tokens(message.json_len());
             return Ok(outline);
-        }
-        let mut size = Size::default();
-        match message.field("content") {
-            Some(content) => measure(outline.role, &content, &mut size),
-            // Whatever it says, it says elsewhere.
-            None if self.calls_beside(message).is_empty() => size.tokens = tokens(message.json_len()),
-            None => {}
-        }
-        for call in self.calls_beside(message) {
-            size.tokens = size.tokens.saturating_add(tokens(call.json_len()));
         }
         let blocks = self.blocks(outline.role, message);
         let count = blocks.len();
@@ -244,9 +298,35 @@ impl Dialect {
             _ => {}
         }
         outline.user_turn = user_turn && outline.role == Role::User;
-        outline.text_len = u32::try_from(size.text).unwrap_or(u32::MAX);
-        outline.tokens = tokens(size.text).saturating_add(size.tokens);
         Ok(outline)
+    }
+
+    fn size<'a, M: MessageData>(
+        self,
+        role: Role,
+        message: &M,
+        count: &'a CountTokens<M>,
+    ) -> Result<Size<'a, M>> {
+        let mut size = Size {
+            count,
+            text_len: 0,
+            tokens: 0,
+        };
+        if role == Role::Other {
+            size.json(message)?;
+            return Ok(size);
+        }
+        let calls = self.calls_beside(message);
+        match message.field("content") {
+            Some(content) => size.content(role, &content)?,
+            // Whatever it says, it says elsewhere.
+            None if calls.is_empty() => size.json(message)?,
+            None => {}
+        }
+        for call in calls {
+            size.json(&call)?;
+        }
+        Ok(size)
     }
 
     /// The arguments of every call of an assistant message, where they are there, in the order of the outline's calls.
@@ -395,14 +475,9 @@ impl Dialect {
     }
 }
 
-/// Four UTF-16 units to a token, rounded up.
-fn tokens(units: usize) -> u32 {
-    u32::try_from(units.div_ceil(4)).unwrap_or(u32::MAX)
-}
-
 /// Estimated tokens of [`Dialect::interrupted_result`].
 pub fn interrupted_tokens() -> u32 {
-    tokens(INTERRUPTED.len())
+    text_tokens(INTERRUPTED)
 }
 
 /// The blocks of a message's content.
@@ -421,7 +496,11 @@ fn read<M: MessageView>(role: Role, block: &M) -> Block<M> {
         ("thinking", _) => Block::Thinking("thinking"),
         ("reasoning", _) => Block::Thinking("text"),
         ("image" | "image_url" | "image-data" | "image-url", _) => Block::Image,
-        ("file" | "file-data" | "media", _) if ai_sdk::is_picture(block) => Block::Image,
+        ("file" | "file-data" | "media", _) if ai_sdk::holds(block, "image") => Block::Image,
+        ("file" | "file-data" | "file-url" | "media" | "input_audio", _) if !ai_sdk::holds(block, "text") => {
+            Block::File
+        }
+        ("document", _) if anthropic::is_file(block) => Block::File,
         ("toolCall" | "tool_use", Role::Assistant) => Block::Call(Call::of(block, "id", "name")),
         ("tool-call", Role::Assistant) if !block.flag("providerExecuted") => {
             Block::Call(Call::of(block, "toolCallId", "toolName"))
@@ -434,34 +513,6 @@ fn read<M: MessageView>(role: Role, block: &M) -> Block<M> {
 
 fn is_result<M: MessageView>(role: Role, block: &M) -> bool {
     matches!(read(role, block), Block::Result(..))
-}
-
-fn measure<M: MessageView>(role: Role, content: &M, size: &mut Size) {
-    if content.kind() == Kind::String {
-        size.text += content.text_len();
-        return;
-    }
-    if content.kind() != Kind::List {
-        size.tokens = size.tokens.saturating_add(tokens(content.json_len()));
-        return;
-    }
-    for block in content.items() {
-        let length = |member| block.field(member).map_or(0, |text: M| text.text_len());
-        let cost = match read(role, &block) {
-            Block::Text(member) => {
-                size.text += length(member);
-                0
-            }
-            Block::Thinking(member) => tokens(length(member)),
-            Block::Image => IMAGE_TOKENS,
-            Block::Result(_, content) => {
-                content.iter().for_each(|content| measure(role, content, size));
-                0
-            }
-            Block::Call(_) | Block::Other => tokens(block.json_len()),
-        };
-        size.tokens = size.tokens.saturating_add(cost);
-    }
 }
 
 /// The calls of an assistant message, each with its block, but those that are answered in the message itself.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Kind, MessageData, MessageView};
+use super::{Kind, MessageData, MessageView, text_tokens};
 
 impl MessageView for Value {
     fn kind(&self) -> Kind {
@@ -26,6 +26,10 @@ impl MessageView for Value {
 
     fn text_len(&self) -> usize {
         self.as_str().map_or(0, |text| text.encode_utf16().count())
+    }
+
+    fn tokens(&self) -> u32 {
+        self.as_str().map_or(0, text_tokens)
     }
 
     fn number(&self) -> Option<f64> {
@@ -53,10 +57,6 @@ impl MessageView for Value {
         members
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
-    }
-
-    fn json_len(&self) -> usize {
-        self.to_string().encode_utf16().count()
     }
 
     fn is_json(&self) -> bool {

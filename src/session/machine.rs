@@ -26,8 +26,8 @@ use crate::{
     },
     list::{Listed, joined},
     message::{
-        Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, MessageView, OpenCalls, Role,
-        StopKind, interrupted_tokens, texts, turn_count,
+        Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, StopKind,
+        interrupted_tokens, texts, turn_count,
     },
     permissions::{Preset, permissions_text},
     prompt::{
@@ -74,7 +74,7 @@ pub struct Incoming<M> {
     pub failed: bool,
 }
 
-impl<M: MessageView> Incoming<M> {
+impl<M: MessageData> Incoming<M> {
     fn outline(&self, dialect: Dialect) -> Result<MessageOutline> {
         let mut outline = dialect.outline(&self.body, false)?;
         for answer in &mut outline.answers {

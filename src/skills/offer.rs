@@ -1,7 +1,7 @@
 //! What the model is told of the skills that it may load by itself: the section `<skills>`.
 
 use super::catalog::{Catalog, SkillEntry, SkillStatus};
-use crate::{list::Listed, prompt::neutralise};
+use crate::{list::Listed, message::text_tokens, prompt::neutralise};
 
 /// The name of the tool by which the model loads a skill.
 pub const LOAD_SKILL: &str = "load_skill";
@@ -9,11 +9,11 @@ pub const LOAD_SKILL: &str = "load_skill";
 /// The first line.
 const HEAD: &str = "Instructions for certain tasks. Before a task that one of them is for, call `load_skill` with its name as it stands here.";
 
-/// UTF-16 units that the tags of the section take.
-const TAGS: usize = "<skills>\n\n</skills>".len();
+/// The tags of the section; its text stands between two line breaks.
+const TAGS: &str = "<skills>\n</skills>";
 
-/// UTF-16 units to a token, as everywhere.
-const UNITS_PER_TOKEN: usize = 4;
+/// What a line break costs between two lines.
+const BREAK: u32 = 1;
 
 /// Longer descriptions than the format allows are cut here, in code points.
 const MAX_DESCRIPTION: usize = 1024;
@@ -48,30 +48,28 @@ pub(super) fn quoted(name: &str) -> String {
 /// Names and descriptions come out of files that nobody checked: each is one line of what can be seen, not too long, and cannot
 /// write a tag of ours.
 pub fn skills_section(catalog: &Catalog, token_cap: u32) -> String {
-    let room = (token_cap as usize).saturating_mul(UNITS_PER_TOKEN);
     let lines = catalog.list().into_iter().filter_map(line).listed();
+    let mut used = text_tokens(TAGS) + BREAK + text_tokens(HEAD);
     let all = lines
         .iter()
-        .fold(TAGS + HEAD.len(), |sum, (_, units)| sum + 1 + units);
+        .fold(used, |sum, (_, tokens)| sum.saturating_add(*tokens));
     // Fewer left out make a shorter line.
-    let reserved = if all <= room {
-        0
-    } else {
-        1 + left_out(lines.len()).len()
-    };
-    let mut used = TAGS + HEAD.len() + reserved;
-    if lines.is_empty() || used > room {
+    if all > token_cap {
+        used += tokens_of_line(&left_out(lines.len()));
+    }
+    if lines.is_empty() || used > token_cap {
         return String::new();
     }
     let count = lines.len();
     let mut section = HEAD.to_owned();
     let mut left = 0;
-    for (line, units) in lines {
-        if used + 1 + units > room {
+    for (line, tokens) in lines {
+        let with_it = used.saturating_add(tokens);
+        if with_it > token_cap {
             left += 1;
             continue;
         }
-        used += 1 + units;
+        used = with_it;
         section.push('\n');
         section.push_str(&line);
     }
@@ -85,13 +83,17 @@ pub fn skills_section(catalog: &Catalog, token_cap: u32) -> String {
     section
 }
 
-/// A skill's line, with its length in UTF-16 units.
-fn line(entry: &SkillEntry) -> Option<(String, usize)> {
+/// A skill's line, with what it costs.
+fn line(entry: &SkillEntry) -> Option<(String, u32)> {
     let mut line = format!("- {}: ", handle(entry)?);
     line.push_str(&cut(one_line(&entry.description), MAX_DESCRIPTION));
     let line = neutralise(&line).into_owned();
-    let units = line.encode_utf16().count();
-    Some((line, units))
+    let tokens = tokens_of_line(&line);
+    Some((line, tokens))
+}
+
+fn tokens_of_line(line: &str) -> u32 {
+    text_tokens(line).saturating_add(BREAK)
 }
 
 fn left_out(count: usize) -> String {

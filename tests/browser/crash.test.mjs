@@ -10,6 +10,7 @@ import { noise } from '../support/cases/kit.mjs';
 import { launch, newProfile } from '../support/chromium.mjs';
 import { openPage, servePackage } from '../support/page.mjs';
 import * as stored from '../support/stored.mjs';
+import { tokens } from '../support/tokens.mjs';
 
 const RUNS = process.env.RUNCONTEXT_DEEP === '1' ? 100 : 20;
 /** So many commits are acknowledged before a run is killed. */
@@ -71,7 +72,7 @@ const CHECKPOINT = {
     messageCount: 1, timestamp: 1000,
     sections: { cwd: 'Current working directory: /w', permissions: 'Permission preset: read-only.' },
 };
-const outline = (role, text, more) => ({ role, textLen: text.length, tokens: Math.ceil(text.length / 4), ...more });
+const outline = (role, text, more) => ({ role, textLen: text.length, tokens: tokens(text), ...more });
 
 /** The messages of a turn, with their outlines. */
 function messagesOf(turn) {
@@ -83,8 +84,7 @@ function messagesOf(turn) {
             { role: 'assistant', content: calls.map(([id, name]) => ({ type: 'toolCall', id, name, arguments: {} })), stopReason: 'toolUse' },
             {
                 role: 'assistant', calls: calls.map(([id, name]) => ({ id, name })), textLen: 0,
-                // The JSON of a block with a call has 52 units beside its id and its name.
-                tokens: calls.reduce((sum, [id, name]) => sum + Math.ceil((52 + id.length + name.length) / 4), 0),
+                tokens: calls.reduce((sum, [id, name]) => sum + tokens(JSON.stringify({ type: 'toolCall', id, name, arguments: {} })), 0),
             },
         ],
         ...calls.map(([id, name]) => [

@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test';
 import { launch, newProfile } from '../support/chromium.mjs';
 import { openPage, servePackage } from '../support/page.mjs';
 import * as stored from '../support/stored.mjs';
+import { tokens } from '../support/tokens.mjs';
 
 /**
  * Where the browser is killed: the page begins a turn and reports `now` there. Each in a database of its own, all in one
@@ -116,21 +117,20 @@ after(async () => {
     if (profile) await rm(profile, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
 });
 
-const USER = [{ role: 'user', content: 'Hello', timestamp: 2000 }, { role: 'user', userTurn: true, textLen: 5, tokens: 2 }];
+const USER = [{ role: 'user', content: 'Hello', timestamp: 2000 }, { role: 'user', userTurn: true, textLen: 5, tokens: tokens('Hello') }];
 const NEXT = { role: 'user', content: 'Go on', timestamp: 5000 };
-/** Tokens of a call's block: its JSON has 52 units, and those of its id, its name and, beyond `{}`, its arguments. */
-const tokens = ([id, name, args]) => Math.ceil((50 + id.length + name.length + JSON.stringify(args).length) / 4);
+const block = ([id, name, args]) => ({ type: 'toolCall', id, name, arguments: args });
 const called = (...calls) => [
     {
         role: 'assistant',
-        content: calls.map(([id, name, args]) => ({ type: 'toolCall', id, name, arguments: args })),
+        content: calls.map(block),
         stopReason: 'toolUse',
     },
     {
         role: 'assistant',
         calls: calls.map(([id, name]) => ({ id, name })),
         textLen: 0,
-        tokens: calls.reduce((sum, call) => sum + tokens(call), 0),
+        tokens: calls.reduce((sum, call) => sum + tokens(JSON.stringify(block(call))), 0),
     },
 ];
 const SEEN = [
@@ -138,7 +138,7 @@ const SEEN = [
         role: 'toolResult', toolCallId: 'c1', toolName: 'look', content: [{ type: 'text', text: 'seen' }],
         isError: false, timestamp: 2000,
     },
-    { role: 'toolResult', answers: [{ id: 'c1', name: 'look' }], textLen: 4, tokens: 1 },
+    { role: 'toolResult', answers: [{ id: 'c1', name: 'look' }], textLen: 4, tokens: tokens('seen') },
 ];
 const interrupted = (id, name) => [
     {
@@ -242,7 +242,7 @@ test('killed while a commit is under way: the whole of it is there, or nothing',
     const dump = stored.normal(await page.run((name) => kit.dump(name), name));
     const done = [
         { role: 'assistant', content: [{ type: 'text', text: 'Done.' }], stopReason: 'stop' },
-        { role: 'assistant', textLen: 5, tokens: 2 },
+        { role: 'assistant', textLen: 5, tokens: tokens('Done.') },
     ];
     const possible = [
         turn(LOOK.slice(0, 1), 2),

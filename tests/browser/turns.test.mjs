@@ -8,6 +8,7 @@ import { launch } from '../support/chromium.mjs';
 import { noise } from '../support/cases/kit.mjs';
 import { openPage, servePackage } from '../support/page.mjs';
 import * as stored from '../support/stored.mjs';
+import { tokens } from '../support/tokens.mjs';
 
 let browser, server, page;
 /** Each test has a database of its own. */
@@ -171,7 +172,7 @@ test('nothing is kept of a turn that its host cancels before it is on its way', 
 // ---- dispatched ----------------------------------------------------------------------------------------------------------
 
 const USER = { role: 'user', content: 'Hello $demo', timestamp: 2000 };
-const USER_OUTLINE = { role: 'user', userTurn: true, textLen: 11, tokens: 3 };
+const USER_OUTLINE = { role: 'user', userTurn: true, textLen: 11, tokens: tokens('Hello $demo') };
 const SNAPSHOT = {
     userTurn: 0,
     content: '<skill name="demo" location="/d/SKILL.md">\nDo.\n</skill>',
@@ -223,9 +224,9 @@ const ended = (outcome, error = null) => ({ settings: 2, set: { openTurn: null, 
 
 const said = (text, more = {}) => [
     { role: 'assistant', content: [{ type: 'text', text }], stopReason: 'stop', ...more },
-    { role: 'assistant', textLen: text.length, tokens: Math.ceil(text.length / 4) },
+    { role: 'assistant', textLen: text.length, tokens: tokens(text) },
 ];
-/** One call without arguments; its block is `{"type":"toolCall","id":"..","name":"..","arguments":{}}`. */
+/** One call without arguments. */
 const called = (...calls) => [
     {
         role: 'assistant',
@@ -236,7 +237,7 @@ const called = (...calls) => [
         role: 'assistant',
         calls: calls.map(([id, name]) => ({ id, name })),
         textLen: 0,
-        tokens: calls.reduce((sum, [id, name]) => sum + Math.ceil((52 + id.length + name.length) / 4), 0),
+        tokens: calls.reduce((sum, [id, name]) => sum + tokens(JSON.stringify({ type: 'toolCall', id, name, arguments: {} })), 0),
     },
 ];
 const answered = (id, name, text, more = {}) => [
@@ -248,7 +249,7 @@ const answered = (id, name, text, more = {}) => [
         role: 'toolResult',
         answers: [{ id, name, ...(more.isError ? { isError: true } : {}) }],
         textLen: text.length,
-        tokens: Math.ceil(text.length / 4),
+        tokens: tokens(text),
     },
 ];
 const INTERRUPTED = 'The tool call was interrupted before it finished. It may be retried.';
@@ -391,7 +392,7 @@ test('a model that fails half way leaves its last partial answer, and calls in i
             stopReason: 'error',
             errorMessage: 'connection reset',
         },
-        { role: 'assistant', calls: [{ id: 'c1', name: 'look' }], stop: 'error', textLen: 6, tokens: 17 },
+        { role: 'assistant', calls: [{ id: 'c1', name: 'look' }], stop: 'error', textLen: 6, tokens: tokens('I will') + called(['c1', 'look'])[1].tokens },
     ];
     assert.deepEqual(found.outcome, { gave: { outcome: 'error', error: 'connection reset', saved: true } });
     assert.deepEqual(stored.normal(found.after), stored.session(then([partial], 1, ended('error', 'connection reset'))));
@@ -427,7 +428,7 @@ for (const [what, stop] of [
         }`);
         const partial = [
             { role: 'assistant', content: [{ type: 'text', text: 'I will' }], stopReason: 'aborted' },
-            { role: 'assistant', stop: 'aborted', textLen: 6, tokens: 2 },
+            { role: 'assistant', stop: 'aborted', textLen: 6, tokens: tokens('I will') },
         ];
         assert.deepEqual(found.outcome, { gave: { outcome: 'cancelled', saved: true } });
         assert.deepEqual(stored.normal(found.after), stored.session(then([partial], 1, ended('cancelled'))));
@@ -686,7 +687,7 @@ test('a real quota is used up in mid-session: the turn ends, the error has its n
     assert.deepEqual(room.flushed, { gave: { $: 'undefined' } });
     assert.deepEqual(room.counts, { model: 3, checks: 2, tools: [1] });
     assert.deepEqual(room.counts, full.counts);
-    const user = (text) => [{ role: 'user', content: text, timestamp: 2000 }, { role: 'user', userTurn: true, textLen: text.length, tokens: Math.ceil(text.length / 4) }];
+    const user = (text) => [{ role: 'user', content: text, timestamp: 2000 }, { role: 'user', userTurn: true, textLen: text.length, tokens: tokens(text) }];
     assert.deepEqual(stored.normal(room.dump), stored.session({
         ...then([], 7, ended('success')), settings: 4,
         messages: [user('Hello'), said('Hello.'), user(noise(5_000_000)), called(['c1', 'look']), answered('c1', 'look', 'seen'), said('Done.')],

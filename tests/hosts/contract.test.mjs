@@ -228,6 +228,7 @@ export async function use(): Promise<void> {
         rc.projectModelInput(messages, snapshots, { dialect: 'loop' });
     const retained: SystemPromptCheckpoint[] = rc.diffSystemPrompt(checkpoints, [section], 1, 1);
     const replayed: Section[] = rc.replaySystemPrompt(retained, 1);
+    void [rc.estimateTokens(messages[0]!) satisfies number, rc.estimateTokens({ role: 'user', content: 'x' }, 'anthropic') satisfies number];
     const texts: string[] = [rc.renderSystemPrompt(replayed), rc.splitSystemPrompt('x')[0]!.content];
     const parsed: { skill?: ParsedSkill; diagnostics: Diagnostic[] } = rc.parseSkill('x', '/x');
     const fields: Record<string, FieldValue> = parsed.skill?.fields ?? {};

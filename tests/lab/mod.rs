@@ -10,6 +10,7 @@ pub mod random;
 mod shelf;
 pub mod spoken;
 mod tabs;
+pub mod tokens;
 mod tools;
 mod world;
 

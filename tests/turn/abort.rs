@@ -20,7 +20,7 @@ use crate::{
         Expected, allow, answered, called_twice, cut_off, dispatched, first_checkpoint, said, two_calls,
         typed,
     },
-    lab::{Fault, Lab, Step, Stored, Waits, at_once, incoming, refused, says, waits},
+    lab::{Fault, Lab, Step, Stored, Waits, at_once, incoming, refused, says, tokens::tokens, waits},
 };
 
 /// How a person stops it.
@@ -159,7 +159,8 @@ fn a_model_that_is_stopped_in_mid_answer_leaves_its_last_partial() {
         assert_eq!(prompt.done().unwrap().end.outcome, Outcome::Cancelled);
         let mut kept = partial("thre");
         kept["stopReason"] = json!("aborted");
-        let outline = json!({ "role": "assistant", "stop": "aborted", "textLen": 4, "tokens": 1 });
+        let outline =
+            json!({ "role": "assistant", "stop": "aborted", "textLen": 4, "tokens": tokens("thre") });
         assert_eq!(lab.stored(), cancelled(vec![(kept, outline)], 3), "{by:?}");
     }
 }
@@ -199,7 +200,8 @@ fn a_model_that_fails_because_it_is_stopped_was_stopped() {
         assert_eq!((report.end.outcome, report.end.error), (Outcome::Cancelled, None));
         let mut kept = partial("thre");
         kept["stopReason"] = json!("aborted");
-        let outline = json!({ "role": "assistant", "stop": "aborted", "textLen": 4, "tokens": 1 });
+        let outline =
+            json!({ "role": "assistant", "stop": "aborted", "textLen": 4, "tokens": tokens("thre") });
         assert_eq!(lab.stored(), cancelled(vec![(kept, outline)], 3), "{by:?}");
     }
 }
@@ -222,7 +224,8 @@ fn a_model_that_answers_a_stop_with_what_it_has_is_taken_at_its_word() {
     let prompt = start(&lab, &session, &content, &options);
     options.abort.fire();
     assert_eq!(prompt.done().unwrap().end.outcome, Outcome::Cancelled);
-    let outline = json!({ "role": "assistant", "stop": "aborted", "textLen": 8, "tokens": 2 });
+    let outline =
+        json!({ "role": "assistant", "stop": "aborted", "textLen": 8, "tokens": tokens("three, n") });
     assert_eq!(lab.stored(), cancelled(vec![(last, outline)], 4));
 }
 
@@ -677,7 +680,7 @@ fn a_prompt_that_nobody_waits_for_any_more_is_cancelled() {
     lab.run(async {});
     let mut kept = partial("thre");
     kept["stopReason"] = json!("aborted");
-    let outline = json!({ "role": "assistant", "stop": "aborted", "textLen": 4, "tokens": 1 });
+    let outline = json!({ "role": "assistant", "stop": "aborted", "textLen": 4, "tokens": tokens("thre") });
     assert_eq!(lab.stored(), cancelled(vec![(kept, outline)], 3));
     assert!(!session.machine().is_running());
     // While the end is saved: what is left is saved with the next change.

@@ -9,7 +9,11 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-use crate::lab::{ID, Lab, Stored, at_once, calls, incoming, says, user};
+use crate::lab::{
+    ID, Lab, Stored, at_once, calls, incoming, says,
+    tokens::{json_tokens, tokens},
+    user,
+};
 
 /// The body of the section `permissions` under `read-only` in `/w`.
 pub const READ_ONLY: &str = "\
@@ -145,7 +149,7 @@ impl Expected {
 pub fn typed(text: &str, timestamp: u64) -> (Value, Value) {
     let units = text.len();
     let outline = json!({
-        "role": "user", "userTurn": true, "textLen": units, "tokens": units.div_ceil(4)
+        "role": "user", "userTurn": true, "textLen": units, "tokens": tokens(text)
     });
     (user(text, timestamp), outline)
 }
@@ -155,7 +159,7 @@ pub fn said(text: &str) -> (Value, Value) {
     let units = text.len();
     (
         says(text),
-        json!({ "role": "assistant", "textLen": units, "tokens": units.div_ceil(4) }),
+        json!({ "role": "assistant", "textLen": units, "tokens": tokens(text) }),
     )
 }
 
@@ -164,11 +168,11 @@ pub fn two_calls() -> Value {
     calls(&[("c1", "add", json!({ "n": 1 })), ("c2", "add", json!({ "n": 2 }))])
 }
 
-/// The same with its outline. A call is 62 characters of JSON, so 16 tokens.
+/// The same with its outline. What a call costs, its JSON does.
 pub fn called_twice() -> (Value, Value) {
     let outline = json!({
         "role": "assistant", "calls": [{ "id": "c1", "name": "add" }, { "id": "c2", "name": "add" }],
-        "textLen": 0, "tokens": 32
+        "textLen": 0, "tokens": json_tokens(&two_calls()["content"][0]) + json_tokens(&two_calls()["content"][1])
     });
     (two_calls(), outline)
 }
@@ -180,7 +184,7 @@ pub fn answered(id: &str, text: &str, timestamp: u64) -> (Value, Value) {
         "content": [{ "type": "text", "text": text }], "isError": false, "timestamp": timestamp
     });
     let units = text.len();
-    let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": "add" }], "textLen": units, "tokens": units.div_ceil(4) });
+    let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": "add" }], "textLen": units, "tokens": tokens(text) });
     (body, outline)
 }
 
@@ -192,12 +196,12 @@ pub fn failed(id: &str, name: &str, text: &str, timestamp: u64) -> (Value, Value
     });
     let units = text.len();
     let outline = json!({
-        "role": "toolResult", "answers": [{ "id": id, "name": name, "isError": true }], "textLen": units, "tokens": units.div_ceil(4)
+        "role": "toolResult", "answers": [{ "id": id, "name": name, "isError": true }], "textLen": units, "tokens": tokens(text)
     });
     (body, outline)
 }
 
-/// The answer to a call that was cut off: 68 characters, so 17 tokens.
+/// The answer to a call that was cut off: 68 characters, 17 tokens.
 pub fn cut_off(id: &str, name: &str) -> (Value, Value) {
     let outline = json!({ "role": "toolResult", "answers": [{ "id": id, "name": name, "isError": true }], "textLen": 68, "tokens": 17 });
     (crate::lab::interrupted(id, name, 6), outline)

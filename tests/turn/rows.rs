@@ -18,7 +18,10 @@ use crate::{
         cut_off, dispatched, failed, first_checkpoint, haiku_record, haiku_snapshot, long_turn,
         long_turn_after, offering_haiku, open_turn, said, two_calls, typed,
     },
-    lab::{ID, Lab, Step, at_once, calls, incoming, refused, says},
+    lab::{
+        ID, Lab, Step, at_once, calls, incoming, refused, says,
+        tokens::{json_tokens, tokens},
+    },
 };
 
 fn choosing(skills: &[&str]) -> PromptOptions {
@@ -295,7 +298,7 @@ fn a_model_that_fails_in_mid_answer_leaves_its_last_partial_with_the_reason() {
         "role": "assistant", "content": [{ "type": "text", "text": "thre" }],
         "stopReason": "error", "errorMessage": "connection lost"
     });
-    let outline = json!({ "role": "assistant", "stop": "error", "textLen": 4, "tokens": 1 });
+    let outline = json!({ "role": "assistant", "stop": "error", "textLen": 4, "tokens": tokens("thre") });
     let expected = after_one_turn(vec![(kept, outline)], 3, "error", json!("connection lost"));
     assert_eq!(lab.stored(), expected.stored());
     assert_eq!(
@@ -461,10 +464,9 @@ fn where_nobody_can_be_asked_what_would_be_asked_about_is_refused_and_so_is_an_u
     let report = lab.prompt(&session, "add one and two").unwrap();
     assert_eq!(report.end, ended(Outcome::Success, None));
     assert_eq!((lab.model.calls(), lab.tools.calls()), (2, 0));
-    // 64 and 57 characters of JSON.
     let outline = json!({
         "role": "assistant", "calls": [{ "id": "c1", "name": "write_file" }, { "id": "c2", "name": "fly" }],
-        "textLen": 0, "tokens": 31
+        "textLen": 0, "tokens": json_tokens(&message["content"][0]) + json_tokens(&message["content"][1])
     });
     let refusal = "`write_file` is denied: nobody can be asked";
     let messages = vec![

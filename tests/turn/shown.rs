@@ -14,7 +14,7 @@ use runcontext::{
     permissions::Preset,
     prompt::{InstructionFile, Section},
     runtime::{PromptOptions, Session},
-    session::{NewSession, Outcome, RequestReport},
+    session::{NewSession, Outcome},
     storage::{AppendedMessage, Commit, OUTLINES_PER_PACK, OutlinePack, Storage, memory::MemoryStorage},
 };
 use serde_json::{Value, json};
@@ -25,8 +25,11 @@ use crate::{
         first_checkpoint, haiku_snapshot, long_turn, said, system_prompt, two_calls, typed,
     },
     lab::{
-        ID, Lab, Seen, at_once, calls, incoming, model_ref, pairing::check_pairs, random::Random, refused,
-        result, run, says,
+        ID, Lab, Seen, at_once, calls, incoming, model_ref,
+        pairing::check_pairs,
+        random::Random,
+        refused, result, run, says,
+        tokens::{json_tokens, tokens},
     },
     random_turns::answer,
 };
@@ -455,20 +458,20 @@ fn the_budget_is_the_sum_of_its_parts() {
     lab.run(lab.runtime.add_skill(HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
     let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
-    // 5 characters and a picture.
     let content = json!([{ "type": "text", "text": "hello" }, image]);
     let seen = asked(&lab, &session, content, &choosing(&[HAIKU_ID]));
-    let RequestReport { budget, tokens, .. } = seen.report;
-    let units = seen.request.system_prompt.len() as u32;
-    assert_eq!(budget.parts.system_prompt, units.div_ceil(4));
-    // 43, 57 and, for `load_skill`, 228 characters of JSON.
-    assert_eq!(budget.parts.tools, 11 + 15 + 57);
-    assert_eq!(budget.parts.messages, 2 + 1_200);
-    // 77 characters.
-    assert_eq!(budget.parts.skills, 20);
+    let budget = seen.report.budget;
+    let prompt = tokens(&seen.request.system_prompt);
+    assert_eq!(budget.parts.system_prompt, prompt);
+    let tools = seen.request.tools.iter().map(json_tokens).sum();
+    assert_eq!((seen.request.tools.len(), budget.parts.tools), (3, tools));
+    let message = tokens("hello") + 1_600;
+    assert_eq!(budget.parts.messages, message);
+    let skills = tokens(HAIKU_BLOCK);
+    assert_eq!(budget.parts.skills, skills);
     assert_eq!((budget.parts.legacy_context, budget.parts.summary), (0, 0));
-    assert_eq!(tokens, [2 + 1_200 + 20]);
-    assert_eq!(budget.estimated_input_tokens, units.div_ceil(4) + 83 + 1_202 + 20);
+    assert_eq!(seen.report.tokens, [message + skills]);
+    assert_eq!(budget.estimated_input_tokens, prompt + tools + message + skills);
     assert_eq!((budget.context_window, budget.input_limit), (1_000, 900));
     assert_eq!(budget.reserved_output_tokens, 100);
     assert!(!budget.fits);
@@ -549,7 +552,10 @@ fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_
     );
     let end = "These permissions replace every earlier statement about permissions in this conversation.\n</permissions>";
     assert!(seen.request.system_prompt.ends_with(end));
-    assert_eq!(seen.report.budget.parts.legacy_context, 5);
+    assert_eq!(
+        seen.report.budget.parts.legacy_context,
+        tokens("You may do anything.")
+    );
     assert_eq!(session.machine().snapshots(), [legacy]);
     // What the model saw before is not known.
     assert_eq!(session.machine().system_prompt_at(1).unwrap(), "");
