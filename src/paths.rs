@@ -90,7 +90,16 @@ impl AbsolutePath {
         let absolute = Self::parse(style, path)?;
         let odd = |segment: &str| matches!(segment, "." | "..");
         let plain = absolute.key == path || !segments(style, path).any(odd);
-        (plain && path.bytes().all(|byte| byte != 0)).then_some(absolute)
+        (plain && !path.as_bytes().contains(&0)).then_some(absolute)
+    }
+
+    /// The same for what a host calls the canonical form of this path. Mostly it is the path, and then there is nothing to read.
+    pub(crate) fn canonical(&self, path: &str) -> Option<Self> {
+        // The key of a root is no path.
+        if self.key == path && !self.is_root() && !path.as_bytes().contains(&0) {
+            return Some(self.clone());
+        }
+        Self::parse_canonical(self.style, path)
     }
 
     /// The path that another one names here, by text alone.
@@ -239,11 +248,15 @@ impl<'p> Iterator for Segments<'p> {
 
     fn next(&mut self) -> Option<&'p str> {
         let path = self.rest?;
-        // Bytes are enough: a separator is never a part of another character.
-        let separates = |byte: u8| byte == b'/' || byte == b'\\' && self.style == PathStyle::Windows;
-        let end = path.bytes().position(separates);
-        self.rest = end.and_then(|end| path.get(end + 1..));
-        path.get(..end.unwrap_or(path.len()))
+        let windows = self.style == PathStyle::Windows;
+        // Bytes are enough: a separator is never a part of another character. A loop of its own: this is where most of a decision
+        // is spent, and `position` is called for each byte where code is small.
+        let (bytes, mut end) = (path.as_bytes(), 0);
+        while bytes.get(end).is_some_and(|byte| !(*byte == b'/' || *byte == b'\\' && windows)) {
+            end += 1;
+        }
+        self.rest = path.get(end + 1..);
+        path.get(..end)
     }
 }
 
@@ -270,7 +283,7 @@ fn root_of(style: PathStyle, path: &str) -> Option<(String, &str)> {
 
 /// Why a path may mean something else to the file system than it says; none where it is what it seems.
 pub fn unsafe_shape(style: PathStyle, path: &str) -> Option<&'static str> {
-    if path.bytes().any(|byte| byte == 0) {
+    if path.as_bytes().contains(&0) {
         return Some("it holds a NUL character");
     }
     if style == PathStyle::Posix {

@@ -148,7 +148,7 @@ impl Explainer {
 pub struct RepeatedInput {
     policy: Rc<permissions::Policy>,
     /// Not there while it is at work: comparing names asks JavaScript, and whatever runs there may come back here.
-    input: RefCell<Option<Repeated>>,
+    input: RefCell<Option<Box<Repeated>>>,
 }
 
 impl RepeatedInput {
@@ -241,7 +241,7 @@ impl Policy {
             let (members, standing) = (to_js(&repeated.members()), to_js(&repeated.standing()));
             let repeated = RepeatedInput {
                 policy: self.inner.clone(),
-                input: RefCell::new(Some(repeated)),
+                input: RefCell::new(Some(Box::new(repeated))),
             };
             js_remember(memory, &copy, &members, &standing, &repeated.into());
         }

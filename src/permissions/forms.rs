@@ -73,6 +73,12 @@ impl<'f> Forms<'f> {
         starts.filter_map(|start| self.absolute.get(*start..))
     }
 
+    /// The longest of those: the others are its ends.
+    pub(super) fn longest_relative(&self) -> Option<&str> {
+        let start = self.behind.iter().flatten().min()?;
+        self.absolute.get(*start..)
+    }
+
     /// What stands behind the root of its drive or share.
     pub(super) fn behind_root(&self) -> &str {
         self.absolute.get(self.root..).unwrap_or_default()

@@ -117,7 +117,8 @@ pub(super) struct Resolved {
 impl Resolved {
     pub(super) fn new(lexical: AbsolutePath, answer: Option<Answer<'_>>) -> Self {
         let canonical = match answer {
-            Some(Answer::Canonical(path)) => AbsolutePath::parse_canonical(lexical.style(), path)
+            Some(Answer::Canonical(path)) => lexical
+                .canonical(path)
                 .ok_or_else(|| "the host gave no canonical path".to_owned()),
             Some(Answer::Unresolved(why)) => Err(why.to_owned()),
             None => Err("the host gave no answer".to_owned()),

@@ -249,9 +249,8 @@ impl<'t> Iterator for Parts<'t> {
     type Item = &'t str;
 
     fn next(&mut self) -> Option<&'t str> {
-        let end = self.0.bytes().position(|byte| byte == 0)?;
-        let part = self.0.get(..end)?;
-        self.0 = self.0.get(end + 1..)?;
+        let (part, rest) = self.0.split_once('\0')?;
+        self.0 = rest;
         Some(part)
     }
 }

@@ -303,8 +303,9 @@ impl<'j> Judge<'j> {
 
     /// Whether a path goes through a protected name below one of the roots.
     pub(super) fn is_protected(&self, forms: &Forms<'_>) -> bool {
-        let mut relative = forms.relative();
-        relative.any(|path| self.holds_protected_name(path))
+        forms
+            .longest_relative()
+            .is_some_and(|path| self.holds_protected_name(path))
     }
 
     fn holds_protected_name(&self, path: &str) -> bool {
