@@ -248,15 +248,11 @@ impl<'p> Iterator for Segments<'p> {
 
     fn next(&mut self) -> Option<&'p str> {
         let path = self.rest?;
-        let windows = self.style == PathStyle::Windows;
-        // Bytes are enough: a separator is never a part of another character. A loop of its own: this is where most of a decision
-        // is spent, and `position` is called for each byte where code is small.
-        let (bytes, mut end) = (path.as_bytes(), 0);
-        while bytes.get(end).is_some_and(|byte| !(*byte == b'/' || *byte == b'\\' && windows)) {
-            end += 1;
-        }
-        self.rest = path.get(end + 1..);
-        path.get(..end)
+        // Bytes are enough: a separator is never a part of another character. Those of the slice: `bytes()` calls for each.
+        let separates = |byte: &u8| *byte == b'/' || *byte == b'\\' && self.style == PathStyle::Windows;
+        let end = path.as_bytes().iter().position(separates);
+        self.rest = end.and_then(|end| path.get(end + 1..));
+        path.get(..end.unwrap_or(path.len()))
     }
 }
 

@@ -156,11 +156,17 @@ export function remember(memory, copy, members, standing, repeated) {
 }
 
 /** The decision on an input that differs in little from the one before; undefined where it has to be read. */
-export function again(memory, given) {
+function again(memory, given) {
     const { last } = memory;
     const text = last && difference(last, given);
     const code = text && last.repeated.outcome(text);
     return code ? decisionOf(memory, code, last.repeated, text) : undefined;
+}
+
+/** A policy that reads what is not like the input before. Compared here, an input crosses into the module once, as its text. */
+export function comparing(policy, memory) {
+    const { decide } = policy;
+    return Object.defineProperty(policy, 'decide', { value: (input) => again(memory, input) ?? decide.call(policy, input) });
 }
 
 const NO_ANSWER = Object.freeze({});

@@ -26,8 +26,8 @@ extern "C" {
     fn js_memory(outcomes: &JsValue, reasons: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "decisionOf")]
     fn js_decision(memory: &JsValue, code: u32, explainer: &JsValue, given: &JsValue) -> JsValue;
-    #[wasm_bindgen(js_name = "again")]
-    fn js_again(memory: &JsValue, given: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "comparing")]
+    fn js_comparing(policy: &JsValue, memory: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "remember")]
     fn js_remember(
         memory: &JsValue,
@@ -224,16 +224,12 @@ impl Policy {
 #[wasm_bindgen]
 impl Policy {
     /// Decides one call. What is said beside the outcome and its reason is found out when it is read.
+    // An input like the one before does not come here: `comparing` in gate.js.
     #[wasm_bindgen(unchecked_return_type = "Decision")]
     pub fn decide(
         &self,
         #[wasm_bindgen(unchecked_param_type = "DecideInput")] input: JsValue,
     ) -> Result<JsValue> {
-        let memory = self.memory();
-        let decision = js_again(memory, &input);
-        if !decision.is_undefined() {
-            return Ok(decision);
-        }
         let copy = input_in(&input)?;
         let input = read(&copy)?;
         let decision = self.answer(&copy, &input);
@@ -243,7 +239,7 @@ impl Policy {
                 policy: self.inner.clone(),
                 input: RefCell::new(Some(Box::new(repeated))),
             };
-            js_remember(memory, &copy, &members, &standing, &repeated.into());
+            js_remember(self.memory(), &copy, &members, &standing, &repeated.into());
         }
         Ok(decision)
     }
@@ -275,12 +271,14 @@ impl SessionExplainer {
 }
 
 /// Compiles rules, for many decisions. Where an input names no groups, those that exist are `default` and those of the rules.
-#[wasm_bindgen(js_name = "compilePolicy")]
+#[wasm_bindgen(js_name = "compilePolicy", unchecked_return_type = "Policy")]
 pub fn compile_policy(
     #[wasm_bindgen(unchecked_param_type = "readonly ApprovalRule[]")] rules: JsValue,
-) -> Result<Policy> {
+) -> Result<JsValue> {
     let rules = ApprovalRule::parse_list(&json_in(&rules, "rules")?)?;
-    Ok(Policy::new(permissions::Policy::compile(rules, None, fold)?))
+    let policy = Policy::new(permissions::Policy::compile(rules, None, fold)?);
+    let memory = policy.memory().clone();
+    Ok(js_comparing(&policy.into(), &memory))
 }
 
 /// Decides one call by these rules.

@@ -249,8 +249,9 @@ impl<'t> Iterator for Parts<'t> {
     type Item = &'t str;
 
     fn next(&mut self) -> Option<&'t str> {
-        let (part, rest) = self.0.split_once('\0')?;
-        self.0 = rest;
+        let end = self.0.as_bytes().iter().position(|byte| *byte == 0)?;
+        let part = self.0.get(..end)?;
+        self.0 = self.0.get(end + 1..)?;
         Some(part)
     }
 }
