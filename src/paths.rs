@@ -415,6 +415,29 @@ mod tests {
     }
 
     #[test]
+    fn a_canonical_form_is_read_alike_whether_or_not_it_is_the_path_itself() {
+        use PathStyle::{Posix, Windows};
+        for (style, path, canonical, expected) in [
+            (Posix, "/w/a", "/w/a", Some("/w/a")),
+            (Posix, "/w/a", "/x/b", Some("/x/b")),
+            (Posix, "/w/a", "/w/./a", None),
+            (Posix, "/w/a", "w/a", None),
+            (Posix, "/w/a\0", "/w/a\0", None),
+            (Posix, "/", "/", Some("")),
+            (Posix, "/", "", None),
+            (Windows, "C:\\w", "C:\\w", Some("C:/w")),
+            (Windows, "C:\\w", "C:/w", Some("C:/w")),
+            (Windows, "C:\\", "C:", None),
+            (Windows, "\\\\s\\h\\x", "//s/h/x", Some("//s/h/x")),
+        ] {
+            let path = AbsolutePath::parse(style, path).unwrap();
+            let read = path.canonical(canonical);
+            assert_eq!(read.as_ref().map(AbsolutePath::key), expected, "{canonical}");
+            assert!(read.is_none_or(|read| read.root_key() == path.root_key()), "{canonical}");
+        }
+    }
+
+    #[test]
     fn a_directory_holds_itself_and_whole_names_below_it() {
         assert!(is_in("/w", "/w"));
         assert!(is_in("/w/a", "/w"));

@@ -26,10 +26,10 @@ impl Roots {
 
 /// A text as it is compared: folded, where there is something to fold it with.
 fn form(key: &str, fold: Option<Fold>) -> Cow<'_, str> {
-    let as_it_is = |byte: &u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+    let as_it_is = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
     match fold {
         // Most paths are lower case already.
-        Some(fold) if !key.as_bytes().iter().all(as_it_is) => Cow::Owned(fold(key)),
+        Some(fold) if !key.bytes().all(as_it_is) => Cow::Owned(fold(key)),
         _ => Cow::Borrowed(key),
     }
 }
