@@ -433,7 +433,10 @@ mod tests {
             let path = AbsolutePath::parse(style, path).unwrap();
             let read = path.canonical(canonical);
             assert_eq!(read.as_ref().map(AbsolutePath::key), expected, "{canonical}");
-            assert!(read.is_none_or(|read| read.root_key() == path.root_key()), "{canonical}");
+            assert!(
+                read.is_none_or(|read| read.root_key() == path.root_key()),
+                "{canonical}"
+            );
         }
     }
 
