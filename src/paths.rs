@@ -139,11 +139,6 @@ impl AbsolutePath {
         Some(to.join(rest))
     }
 
-    /// How its host writes paths.
-    pub(crate) fn style(&self) -> PathStyle {
-        self.style
-    }
-
     /// The form that is compared.
     pub fn key(&self) -> &str {
         &self.key
