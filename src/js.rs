@@ -7,7 +7,7 @@ mod approvals;
 mod error;
 mod foreign;
 mod gate;
-mod host;
+pub(crate) mod host;
 pub(crate) mod json;
 mod permissions;
 pub(crate) mod plain;

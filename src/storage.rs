@@ -442,6 +442,18 @@ pub(crate) fn is_damage(error: &Error) -> bool {
     error.code() == ErrorCode::StorageFailed && error.data().contains_key(DAMAGED_SESSION)
 }
 
+/// The storage gave no answer in time: what it was asked to do may be done or not.
+pub(crate) fn unanswered(text: &str) -> Error {
+    Error::new(ErrorCode::StorageFailed, text).with(UNANSWERED, true)
+}
+
+const UNANSWERED: &str = "unanswered";
+
+/// Whether an error says that the storage gave no answer.
+pub(crate) fn is_unanswered(error: &Error) -> bool {
+    error.data().contains_key(UNANSWERED)
+}
+
 /// Every message has its outline.
 #[cfg(target_family = "wasm")]
 fn check_outlines(record: &SessionRecord, outlines: &[MessageOutline]) -> Result<()> {

@@ -1,13 +1,13 @@
 //! What a host brings, as the shell knows it: clock, ids, model client and tools.
 
-use std::{future::pending, rc::Rc};
+use std::rc::Rc;
 
-use js_sys::{Date, Function, Promise};
+use js_sys::{Date, Function};
 use wasm_bindgen::{
     closure::Closure,
     prelude::{JsValue, wasm_bindgen},
 };
-use wasm_bindgen_futures::{JsFuture, spawn_local};
+use wasm_bindgen_futures::spawn_local;
 
 use super::{
     foreign::{self, Foreign},
@@ -38,7 +38,33 @@ extern "C" {
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(catch, js_name = "setTimeout")]
-    fn set_timeout(then: &Function, milliseconds: u32) -> std::result::Result<(), JsValue>;
+    fn set_timeout(then: &JsValue, milliseconds: u32) -> std::result::Result<JsValue, JsValue>;
+    #[wasm_bindgen(js_name = "clearTimeout")]
+    fn clear_timeout(timer: &JsValue);
+}
+
+/// Fires a signal after a time. Dropped before, it is taken back: a timer that runs on would keep a process of Node alive.
+pub(crate) struct Timer {
+    id: JsValue,
+    _fires: Closure<dyn Fn()>,
+}
+
+impl Timer {
+    /// Begins. Where there are no timers it never fires.
+    pub(crate) fn new(milliseconds: u32, signal: &Signal) -> Self {
+        let fired = signal.clone();
+        let fires = Closure::<dyn Fn()>::new(move || fired.fire());
+        Self {
+            id: set_timeout(fires.as_ref(), milliseconds).unwrap_or_default(),
+            _fires: fires,
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        clear_timeout(&self.id);
+    }
 }
 
 /// Milliseconds from one look to the next at what other pages have answered.
@@ -92,12 +118,9 @@ impl World for JsWorld {
 
     fn a_while(&self) -> LocalFuture<'static, ()> {
         Box::pin(async {
-            let mut started = Ok(());
-            let mut start = |resolve: Function, _: Function| started = set_timeout(&resolve, A_WHILE);
-            let over = Promise::new(&mut start);
-            if started.is_err() || JsFuture::from(over).await.is_err() {
-                pending::<()>().await;
-            }
+            let over = Signal::default();
+            let _timer = Timer::new(A_WHILE, &over);
+            over.fired().await;
         })
     }
 

@@ -7,12 +7,13 @@ use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
     foreign::Foreign,
+    host::Timer,
     plain::{error_text, json_of},
 };
 use crate::{
     Error, ErrorCode, Result,
     runtime::{ListenerErrors, Signal, World},
-    storage::{LocalFuture, StorageInfo, apply::missing, closed, damaged, host::OLD},
+    storage::{LocalFuture, StorageInfo, apply::missing, closed, damaged, host::OLD, unanswered},
     untyped::FromJson,
 };
 
@@ -65,6 +66,9 @@ pub(crate) enum Failed {
     /// Nothing.
     GoesOn,
 }
+
+/// So many seconds a call may take.
+const PATIENCE: u32 = 30;
 
 /// A `StorageAdapter`. Members are looked up when they are called: they may be anybody's, and change.
 pub(crate) struct Adapter {
@@ -182,10 +186,20 @@ impl Adapter {
         let over = Signal::default();
         let fired = over.clone();
         let hook = self.closed.on_fire(move || fired.fire());
+        // An answer that comes later is nobody's: a commit is sent again, under its name.
+        let timer = Timer::new(PATIENCE * 1_000, &over);
         let settled = over.unless_fired(self.call(call)).await;
+        drop(timer);
         self.closed.forget(hook);
         match settled {
-            None => Err(closed()),
+            None if self.closed.has_fired() => Err(closed()),
+            None => {
+                let text = format!(
+                    "the storage `{}` gave no answer to `{}` within {PATIENCE} seconds; try again",
+                    self.info.kind, call.method
+                );
+                Err(unanswered(&text))
+            }
             Some(Err(thrown)) => Err(self.failed(call, &thrown)),
             Some(Ok(answer)) => js_answered(call.question, &answer).map_err(|thrown| match call.part {
                 Part::Session(id) if thrown.is_string() => damaged(id, "a value is not as it was stored"),

@@ -260,7 +260,12 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `approval_not_found`; those of the storage, and then the call must not run.
     pub async fn approval(&self, turn: u64, id: &str, abort: &Signal) -> Result<ApprovalResult> {
-        Ok(self.claim(turn, id, abort).await?.0)
+        let claimed = abort.unless_fired(self.claim(turn, id, abort));
+        // Who stops waits for no storage. What is claimed by then is not run, and ends with the turn.
+        match self.turn_ends().unless_fired(claimed).await.flatten() {
+            Some(claimed) => Ok(claimed?.0),
+            None => Ok(result(id, ApprovalOutcome::Cancelled)),
+        }
     }
 
     /// The same, with the decision that stands where the call may run.

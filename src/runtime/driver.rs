@@ -24,7 +24,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// `session_interrupted`, `pending_save`, `invalid_argument`, `skill_unavailable`, `model_failed` (preflight),
     /// `aborted`.
     pub async fn prompt(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<TurnReport> {
-        self.look_around().await;
+        self.look_around(&options.abort).await;
         let exclusive = self.exclusive(Exclusive::AtRest)?;
         let Some(model) = self.runtime.parts.model.clone() else {
             return Err(Error::invalid(
@@ -80,7 +80,7 @@ impl<M: MessageData + 'static> Session<M> {
                 "the turn was not resumed; nothing was changed",
             ));
         }
-        self.look_around().await;
+        self.look_around(abort).await;
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let driven = self.driven(abort);
         let turn = self.resumed().await?;

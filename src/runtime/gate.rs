@@ -10,6 +10,7 @@ use crate::{
     permissions::{Action, BypassScope, Decision, Inquiry, Policy, Query, ResolvedPath, TraceStep},
     run_context::RunContext,
     session::{Now, ToolCall, check_same_call},
+    storage::is_unanswered,
 };
 
 /// What was found out about a call.
@@ -158,7 +159,11 @@ impl<M: MessageData + 'static> Session<M> {
             // What is stored may have changed since; what was taken back while the host was asked, here or elsewhere, is not given
             // any more.
             let stale = self.catch_up().await.err();
-            let (policy, unread) = self.runtime.policy_in_force().await;
+            // Storage that does not answer is not waited for twice.
+            let (policy, unread) = match stale.as_ref().is_some_and(is_unanswered) {
+                true => (self.runtime.last_policy(), None),
+                false => self.runtime.policy_in_force().await,
+            };
             let unverified = stale.or(unread).map(|error| error.to_string());
             // The clock is the host's and may call anything: first the time, then the look at where we are.
             let now = self.now();

@@ -3,12 +3,15 @@
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
     fmt,
+    future::{Future, poll_fn},
+    pin::pin,
     rc::{Rc, Weak},
+    task::Poll,
 };
 
 use super::{
     ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, RuntimeEvent, Signal, Turn,
-    signal::{self, OneAtATime},
+    signal::{self, OneAtATime, unless},
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -21,7 +24,7 @@ use crate::{
         Degraded, Exclusive, Hint, Incoming, Machine, ModelRef, Outcome, Pending, Stamp, TurnEnd, TurnInput,
     },
     skills::{self, MentionNoticeCode, SkillEntry},
-    storage::{CommitStatus, SessionStorage, StoredSession},
+    storage::{CommitStatus, LocalFuture, SessionStorage, StoredSession, is_unanswered, unanswered},
 };
 
 /// How a prompt is meant.
@@ -124,6 +127,8 @@ pub struct Session<M> {
     machine: RefCell<Machine<M>>,
     storage: Rc<dyn SessionStorage<M>>,
     saving: OneAtATime,
+    /// Fires when a turn is stopped; another takes its place when that is over. Who saves meanwhile does not wait for long.
+    hurry: RefCell<Signal>,
     running: RefCell<Option<Running>>,
     /// Fires with the next answer of a person, or the end of a turn.
     answers: RefCell<Signal>,
@@ -201,6 +206,7 @@ impl<M: MessageData + 'static> Session<M> {
             machine: RefCell::new(machine),
             storage,
             saving: OneAtATime::default(),
+            hurry: RefCell::default(),
             running: RefCell::default(),
             answers: RefCell::default(),
             gone: Signal::default(),
@@ -252,8 +258,34 @@ impl<M: MessageData + 'static> Session<M> {
         self.saving.turn().await
     }
 
-    /// Saves the queue in order. What cannot be saved stays, and everything behind it.
+    /// Saves the queue in order. What cannot be saved stays, and everything behind it. Storage is not waited for where two of
+    /// these hold: it has had a while, the turn is stopped, it did not answer the last time either.
     pub(super) async fn save(&self) -> Result<()> {
+        let (mut a_while, mut late) = (self.runtime.parts.world.a_while(), false);
+        let hurry = self.hurry.borrow().clone();
+        let enough = poll_fn(|context| {
+            late = late || a_while.as_mut().poll(context).is_ready();
+            let again = self.machine().save_error().is_some_and(is_unanswered);
+            match late && again {
+                true => Poll::Ready(()),
+                false if late || again => pin!(hurry.fired()).poll(context),
+                false => Poll::Pending,
+            }
+        });
+        let saved: LocalFuture<'_, Result<()>> = Box::pin(self.save_in_turn());
+        match unless(enough, saved).await {
+            Some(saved) => saved,
+            None if self.machine().next_commit().is_none() => Ok(()),
+            None => {
+                let text =
+                    "the storage has not answered yet, and is not waited for any longer; call `flush()`";
+                Err(self.save_fails(unanswered(text)))
+            }
+        }
+    }
+
+    /// The same, however long it takes.
+    async fn save_in_turn(&self) -> Result<()> {
         let _one_at_a_time = self.turn_to_save().await;
         self.save_queue().await
     }
@@ -279,18 +311,23 @@ impl<M: MessageData + 'static> Session<M> {
                 .with("conversation", counters.conversation),
                 Err(error) => error,
             };
-            self.machine_mut().save_failed(error.clone());
-            // What is pending is nowhere else: the session stays, also where its last handle is let go of.
-            self.runtime.hold(self.me.upgrade());
-            self.listeners
-                .emit(&SessionEvent::SaveFailed { error: error.clone() });
-            return Err(error);
+            return Err(self.save_fails(error));
         }
         self.runtime.let_go(self);
         if wrote {
             self.listeners.emit(&SessionEvent::Saved);
         }
         Ok(())
+    }
+
+    /// What could not be saved is pending.
+    fn save_fails(&self, error: Error) -> Error {
+        self.machine_mut().save_failed(error.clone());
+        // What is pending is nowhere else: the session stays, also where its last handle is let go of.
+        self.runtime.hold(self.me.upgrade());
+        self.listeners
+            .emit(&SessionEvent::SaveFailed { error: error.clone() });
+        error
     }
 
     /// Others hear that something of this session was stored.
@@ -333,7 +370,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// `disposed`, `session_busy`, and the storage's own.
     pub async fn flush(&self) -> Result<()> {
         let _exclusive = self.exclusive(Exclusive::Flush)?;
-        self.save().await
+        self.save_in_turn().await
     }
 
     /// Shows what is stored, and settles what becomes of commits that could not be saved. Where they were forked, says the id
@@ -469,7 +506,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// `disposed`, `session_busy`, `session_interrupted`, `pending_save`, `skill_unavailable`, `invalid_argument`,
     /// `aborted`.
     pub async fn begin(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<Turn<M>> {
-        self.look_around().await;
+        self.look_around(&options.abort).await;
         let _exclusive = self.exclusive(Exclusive::AtRest)?;
         let preparing = self.driven(&options.abort);
         if preparing.abort().has_fired() {
@@ -501,6 +538,12 @@ impl<M: MessageData + 'static> Session<M> {
         let abort = Signal::default();
         let stopped = abort.clone();
         let hook = caller.on_fire(move || stopped.fire());
+        let me = self.me.clone();
+        abort.on_fire(move || {
+            if let Some(session) = me.upgrade() {
+                session.hurry.borrow().fire();
+            }
+        });
         let running = Running {
             abort,
             over: Signal::default(),
@@ -526,6 +569,7 @@ impl<M: MessageData + 'static> Session<M> {
         drop(current);
         if ended.is_some() {
             self.unmark();
+            self.hurry.take();
             let (caller, hook) = &running.caller;
             caller.forget(*hook);
             running.over.fire();
@@ -665,7 +709,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
     pub async fn abandon(&self) -> Result<TurnReport> {
-        self.look_around().await;
+        self.look_around(&Signal::default()).await;
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let stamp = self.stamp();
         self.read_approvals().await?;
@@ -680,7 +724,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// `disposed`, `session_busy`, `pending_save`, `invalid_argument` where no turn was cut off.
     pub async fn resume(self: &Rc<Self>) -> Result<Turn<M>> {
-        self.look_around().await;
+        self.look_around(&Signal::default()).await;
         let exclusive = self.exclusive(Exclusive::Interrupted)?;
         let number = self.resumed().await?;
         self.begun(number, &Signal::default());
@@ -700,7 +744,9 @@ impl<M: MessageData + 'static> Session<M> {
     async fn go_on(&self) -> Result<u64> {
         let stamp = self.stamp();
         // Somebody may have answered elsewhere.
-        self.read_approvals().await?;
+        let hurry = self.hurry.borrow().clone();
+        let read: LocalFuture<'_, Result<()>> = Box::pin(self.read_approvals());
+        hurry.unless_fired(read).await.unwrap_or_else(|| Err(aborted()))?;
         let before = self.machine().message_count();
         let number = self.machine_mut().resume(&stamp)?;
         self.announce(self.messages_from(before));
@@ -834,9 +880,14 @@ impl<M: MessageData + 'static> Session<M> {
 
     /// Waits until what is on its way is saved, or could not be. A turn that runs is not waited for.
     pub async fn at_rest(&self) {
-        let goes_on = self.machine().is_running() || self.machine().save_error().is_some();
-        if !goes_on {
-            self.save_later().await;
+        let goes_on = || self.machine().is_running() || self.machine().save_error().is_some();
+        if goes_on() {
+            return;
+        }
+        let _one_at_a_time = self.turn_to_save().await;
+        // What could not be saved meanwhile is pending, and not tried again.
+        if !goes_on() {
+            let _pending = self.save_queue().await;
         }
     }
 

@@ -95,17 +95,21 @@ impl Signal {
 
     /// The future's output, or nothing where the signal fires first. An output that is there when the signal fires
     /// is taken; once it has fired, what the future would still bring is not waited for.
-    pub async fn unless_fired<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        let mut fired = pin!(self.fired());
-        poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Some(output));
-            }
-            fired.as_mut().poll(context).map(|()| None)
-        })
-        .await
+    pub fn unless_fired<T>(&self, future: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
+        unless(self.fired(), future)
     }
+}
+
+/// The future's output, or nothing where `over` is first.
+pub(super) async fn unless<T>(over: impl Future<Output = ()>, future: impl Future<Output = T>) -> Option<T> {
+    let (mut over, mut future) = (pin!(over), pin!(future));
+    poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        over.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }
 
 /// Lets one through at a time, in the order in which they come.

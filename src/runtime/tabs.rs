@@ -96,10 +96,11 @@ impl<M: MessageData + 'static> Session<M> {
         }
     }
 
-    /// Where the stored turn is open, looks whether it runs elsewhere, or has ended there.
-    pub async fn look_around(&self) {
+    /// Where the stored turn is open, looks whether it runs elsewhere, or has ended there. Not for longer than its caller wants.
+    pub async fn look_around(&self, abort: &Signal) {
         if self.machine().has_open_turn() {
-            self.look_again().await;
+            let look: LocalFuture<'_, ()> = Box::pin(self.look_again());
+            abort.unless_fired(look).await;
         }
     }
 

@@ -46,6 +46,15 @@ before(async () => {
             request.onblocked = () => resolve({ how: 'blocked' });
             request.onerror = () => resolve({ how: request.error.name });
         });
+        /** A transaction that keeps a whole database to itself until `release`. */
+        window.hold = async (name) => {
+            const { database } = await opened(name);
+            const store = database.transaction([...database.objectStoreNames], 'readwrite').objectStore('chat_sessions');
+            let goesOn = true;
+            const ask = () => { store.get('').onsuccess = () => (goesOn ? ask() : database.close()); };
+            ask();
+            window.release = () => { goesOn = false; };
+        };
         window.deleted = (name) => new Promise((resolve) => {
             const request = indexedDB.deleteDatabase(name);
             request.onsuccess = () => resolve('deleted');
@@ -149,6 +158,60 @@ test('an open page whose database somebody keeps from being opened again says th
     await other.run(() => void window.held.close());
     const later = await page.run(async () => (await kit.outcome(async () => (await runtime.createSession({ id: 'fresh' })).id)));
     assert.deepEqual(later, { gave: 'fresh' });
+    await calm();
+});
+
+test('a transaction of another tab that does not end holds up nobody for ever: nothing is applied later, and nothing is lost', async () => {
+    await page.run((name) => start(name), name);
+    await other.run((name) => hold(name), name);
+    const found = await page.run(async () => {
+        const refused = (work) => impatient(async () => (await kit.outcome(work)).rejected);
+        const prompted = await impatient(() => session.prompt('Two'));
+        const result = { prompted, pending: session.state.hasPendingSave, counts: counts() };
+        result.refused = [await refused(() => session.flush()), await refused(() => runtime.listSessions()), await refused(() => runtime.openSession('t')),
+            await refused(() => runtime.deleteSession('t')), await refused(() => runtime.createSession({ id: 't' }))];
+        result.decided = await impatient(() => session.explain({ toolCallId: 'x', toolName: 'look', arguments: {} }));
+        result.closed = await kit.outcome(() => runtime.close());
+        return result;
+    });
+    assert.deepEqual([found.prompted.outcome, found.prompted.saved, found.pending], ['success', false, true]);
+    for (const error of [found.prompted.saveError, ...found.refused]) {
+        assert.deepEqual([error.code, error.data.unanswered], ['storage_failed', true]);
+        assert.match(error.message, /^the database gave no answer within 10 seconds, another tab may keep it busy; nothing was changed; try again$/);
+    }
+    assert.deepEqual([found.decided.outcome, found.decided.reason, found.closed.rejected.code], ['require', 'policy_unverified', 'pending_save']);
+
+    await other.run(() => release());
+    const later = await page.run(async (name) => {
+        // Behind everything that was asked for.
+        const between = (await kit.dump(name)).messages.length;
+        await session.flush();
+        return { between, counts: counts(), after: (await kit.dump(name)).messages.map(([, { body }]) => body.role), pending: session.state.hasPendingSave };
+    }, name);
+    const turn = ['user', 'assistant', 'toolResult', 'assistant'];
+    assert.deepEqual([later.between, later.after, later.pending], [4, [...turn, 'user', 'assistant'], false]);
+    assert.deepEqual(later.counts, found.counts);
+    await calm();
+});
+
+test('a turn that waits for a transaction of another tab is stopped at once', async () => {
+    await page.run((name) => start(name), name);
+    await other.run((name) => hold(name), name);
+    const found = await page.run(async () => {
+        const prompt = session.prompt('Two');
+        await new Promise((resolve) => setTimeout(resolve, 1_200));
+        const began = Date.now();
+        await session.abort();
+        const took = Date.now() - began;
+        return { took, result: await prompt, running: session.state.isRunning };
+    });
+    assert.ok(found.took < 900, `it took ${found.took} ms`);
+    assert.deepEqual([found.result.outcome, found.result.saved, found.running], ['cancelled', false, false]);
+    await other.run(() => release());
+    assert.deepEqual(await page.run(async (name) => {
+        await session.flush();
+        return (await kit.dump(name)).messages.map(([, { body }]) => body.role).slice(4);
+    }, name), ['user']);
     await calm();
 });
 

@@ -45,6 +45,17 @@ test('the version is that of the package', async () => {
     assert.equal(await run(`return (await import('runcontext')).version;`), version);
 });
 
+test('what was saved leaves no timer behind, and a process that has nothing more to do ends', async () => {
+    const timers = await run(`
+        const { Runtime } = await import('runcontext');
+        const runtime = await Runtime.open({ storage: 'memory' });
+        const session = await runtime.createSession({ id: 's' });
+        await session.setTitle('T');
+        return process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout');
+    `);
+    assert.deepEqual(timers, []);
+});
+
 test('init() still works, twice and at once', async () => {
     const result = await run(`
         const { init, renderSystemPrompt } = await import('runcontext');

@@ -27,6 +27,8 @@ pub enum Fault {
     Wait(Signal),
     /// It is applied, and answered once the signal fires.
     WaitForAnswer(Signal),
+    /// It was given up: it is not applied, and nobody knows.
+    NoAnswer,
     /// Somebody else wrote first.
     Conflict,
 }
@@ -179,6 +181,7 @@ impl SessionStorage<Value> for FaultySession {
             let fault = one.or_else(|| self.state.always.borrow().clone());
             match &fault {
                 Some(Fault::Refuse) => return Err(failure()),
+                Some(Fault::NoAnswer) => return Err(failure().with("unanswered", true)),
                 Some(Fault::Conflict) => return Ok(CommitStatus::Conflict(Counters::default())),
                 Some(Fault::Wait(signal)) => signal.fired().await,
                 Some(Fault::LoseAcknowledgement | Fault::WaitForAnswer(_)) | None => {}

@@ -727,3 +727,80 @@ fn whoever_hears_that_a_turn_has_ended_may_begin_the_next() {
     lab.run(async {});
     assert_eq!(session.machine().header().last_outcome, Some(Outcome::Cancelled));
 }
+
+#[test]
+fn who_stops_a_turn_waits_for_storage_a_while_and_what_it_had_saved_all_the_same_is_saved_once() {
+    for by in ALL {
+        for is_applied in [false, true] {
+            let lab = Lab::empty();
+            let session = lab.create();
+            let (content, options) = (json!("add one and two"), PromptOptions::default());
+            let never = Signal::default();
+            lab.storage.always(Some(match is_applied {
+                true => Fault::WaitForAnswer(never),
+                false => Fault::Wait(never),
+            }));
+            let mut prompt = start(&lab, &session, &content, &options);
+            stop(&lab, &session, &options, by);
+            assert!(!prompt.go_on(), "storage that works answers in a while");
+            lab.world.a_while_later();
+            let report = prompt.done().unwrap();
+            assert_eq!((report.end.outcome, report.saved), (Outcome::Cancelled, false));
+            let error = report.save_error.unwrap();
+            assert_eq!(error.code(), ErrorCode::StorageFailed);
+            assert_eq!(error.data()["unanswered"], true);
+            lab.run(session.abort());
+            assert_eq!(
+                refused(session.dispose()).code(),
+                ErrorCode::PendingSave,
+                "{by:?} {is_applied}"
+            );
+            lab.storage.always(None);
+            lab.run(session.flush()).unwrap();
+            assert_eq!(lab.stored(), cancelled(Vec::new(), 3), "{by:?} {is_applied}");
+            assert_eq!((lab.model.calls(), lab.tools.calls()), (0, 0));
+            session.dispose().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_turn_whose_storage_has_waited_for_a_while_already_is_stopped_at_once() {
+    for by in ALL {
+        let lab = Lab::empty();
+        let session = lab.create();
+        let (content, options) = (json!("add one and two"), PromptOptions::default());
+        lab.storage.always(Some(Fault::Wait(Signal::default())));
+        let mut prompt = start(&lab, &session, &content, &options);
+        lab.world.a_while_later();
+        assert!(!prompt.go_on(), "nobody wants to stop it");
+        stop(&lab, &session, &options, by);
+        assert!(!prompt.done().unwrap().saved, "{by:?}");
+        lab.storage.always(None);
+        lab.run(session.flush()).unwrap();
+        assert_eq!(lab.stored(), cancelled(Vec::new(), 3), "{by:?}");
+    }
+}
+
+#[test]
+fn a_turn_of_a_host_is_stopped_while_storage_answers_nothing_that_it_waits_for() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    let options = PromptOptions::default();
+    let turn = lab
+        .run(session.begin(&json!("add one and two"), &options))
+        .unwrap();
+    turn.request().unwrap();
+    lab.storage.always(Some(Fault::Wait(Signal::default())));
+    let mut dispatched = waits(&lab.world, turn.dispatched());
+    lab.world.a_while_later();
+    assert!(!dispatched.go_on());
+    let abort = waits(&lab.world, session.abort());
+    dispatched.done().unwrap();
+    abort.done();
+    assert!(!session.machine().is_running());
+    lab.storage.always(None);
+    lab.run(session.flush()).unwrap();
+    assert_eq!(lab.stored(), cancelled(Vec::new(), 3));
+}

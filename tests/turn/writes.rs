@@ -255,6 +255,37 @@ fn while_a_write_hangs_the_session_answers_and_refuses_and_then_goes_on() {
 }
 
 #[test]
+fn storage_that_did_not_answer_holds_up_the_rest_of_a_turn_for_a_while_and_flush_until_it_is_given_up() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.world.at(2_000.0);
+    let turn = lab.run(session.begin(&json!("add one and two"), &PromptOptions::default()));
+    let turn = turn.unwrap();
+    turn.request().unwrap();
+    lab.storage.fail(1, Fault::NoAnswer);
+    lab.run(turn.dispatched()).unwrap();
+    lab.storage.always(Some(Fault::Wait(Signal::default())));
+    let mut append = waits(&lab.world, turn.append(vec![incoming(says("three"))]));
+    assert!(!append.go_on());
+    lab.world.a_while_later();
+    append.done().unwrap();
+    let mut finish = waits(&lab.world, turn.finish(Outcome::Success, None));
+    assert!(!finish.go_on());
+    lab.world.a_while_later();
+    assert!(!finish.done().unwrap().saved);
+
+    let answers = Signal::default();
+    lab.storage.always(Some(Fault::Wait(answers.clone())));
+    let mut flush = waits(&lab.world, session.flush());
+    lab.world.a_while_later();
+    assert!(!flush.go_on(), "a person asked for it, and may be patient");
+    answers.fire();
+    flush.done().unwrap();
+    assert_eq!(lab.storage.applied().len(), 4);
+    assert_eq!(session.machine().save_error(), None);
+}
+
+#[test]
 fn while_the_end_of_a_turn_is_saved_the_session_is_busy() {
     let lab = Lab::empty();
     let session = lab.create();

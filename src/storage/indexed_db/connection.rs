@@ -124,13 +124,13 @@ impl Connection {
         Ok(found.take())
     }
 
-    /// Makes the changes that `send` asks for, in one transaction.
-    pub async fn write(&self, stores: &[&str], send: &dyn Fn(&Work) -> Result<()>) -> Result<()> {
+    /// Makes the changes that `ask` asks for, in one transaction.
+    pub async fn write(&self, stores: &[&str], ask: Ask<'_>) -> Result<()> {
         let writes = true;
         self.run(&Task {
             stores,
             writes,
-            ask: &|work| send(work).map(|()| Vec::new()),
+            ask,
             then: &|_, _| Ok(Next::Commit),
         })
         .await
@@ -159,6 +159,7 @@ impl Connection {
             handle.read(task.stores)?
         };
         let mut asked = (task.ask)(&work)?;
+        work.begins(&asked).await?;
         loop {
             let results = work.results(&asked).await?;
             match (task.then)(&work, results)? {

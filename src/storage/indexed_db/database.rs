@@ -27,10 +27,13 @@ use super::{
 };
 use crate::{
     Error, Result,
+    js::host::Timer,
+    runtime::Signal,
     storage::{StorageEvent, StorageListener},
 };
 
-/// After so long an `open()` that neither succeeds nor fails is given up: it waits behind another tab.
+/// After so long an `open()` that neither succeeds nor fails is given up, and so is a transaction that does not begin: it waits
+/// behind another tab.
 pub const PATIENCE_MS: i32 = 10_000;
 
 /// What a call of the browser gives.
@@ -130,7 +133,7 @@ impl Handle {
         Ok(Work {
             transaction,
             ended,
-            committed: Cell::new(false),
+            ended_by_itself: Cell::new(false),
         })
     }
 }
@@ -179,12 +182,13 @@ impl Asked {
     }
 }
 
-/// A transaction. Dropped before [`Work::commit`] it is aborted: nothing of it is kept.
+/// A transaction. Dropped before it has ended it is aborted: nothing of it is kept, now or later. Where that comes too late, the
+/// name of the operation says that it was kept.
 pub struct Work {
     transaction: IdbTransaction,
     /// Resolves with the event that ends it.
     ended: Promise,
-    committed: Cell<bool>,
+    ended_by_itself: Cell<bool>,
 }
 
 impl Work {
@@ -215,6 +219,19 @@ impl Work {
         outcome.map_err(|exception| self.cause().unwrap_or_else(|| failure::of_js(&exception)))
     }
 
+    /// Waits for the first answer. Once it is there, nobody else is in the way of the rest.
+    pub async fn begins(&self, asked: &[Asked]) -> Result<()> {
+        let Some(first) = asked.first() else {
+            return Ok(());
+        };
+        let over = Signal::default();
+        let _timer = Timer::new(PATIENCE_MS as u32, &over);
+        match over.unless_fired(self.result(first)).await {
+            Some(answered) => answered.map(drop),
+            None => Err(failure::waits(PATIENCE_MS / 1_000)),
+        }
+    }
+
     /// The results of requests, in their order.
     pub async fn results(&self, asked: &[Asked]) -> Result<Vec<JsValue>> {
         let mut results = Vec::new();
@@ -229,11 +246,11 @@ impl Work {
     /// A transaction completes by itself when its last request is answered. The browser's own `commit()` would be sooner
     /// by an answer, but in Firefox it also completes what is left of a transaction of which a request then fails.
     pub async fn commit(self) -> Result<()> {
-        self.committed.set(true);
         let complete = JsFuture::from(self.ended.clone()).await.is_ok_and(|event| {
             let event: Event = event.unchecked_into();
             event.type_() == "complete"
         });
+        self.ended_by_itself.set(true);
         if complete {
             Ok(())
         } else {
@@ -249,7 +266,7 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        if !self.committed.get() {
+        if !self.ended_by_itself.get() {
             // It throws where the transaction has ended already.
             self.transaction.abort().ok();
         }

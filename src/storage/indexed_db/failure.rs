@@ -3,7 +3,7 @@
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::DomException;
 
-use crate::{Error, ErrorCode, list::split_at_text};
+use crate::{Error, ErrorCode, list::split_at_text, storage::unanswered};
 
 /// The data field that tells an absent or forbidden IndexedDB from one that failed.
 pub const UNAVAILABLE: &str = "unavailable";
@@ -58,6 +58,14 @@ pub fn lost() -> Error {
 pub fn blocked(name: &str) -> Error {
     let message = format!("another tab keeps the database `{name}` busy; close it, then try again");
     Error::new(ErrorCode::StorageBlocked, message)
+}
+
+/// A transaction that does not begin because somebody else is in its way.
+pub fn waits(seconds: i32) -> Error {
+    let text = format!(
+        "the database gave no answer within {seconds} seconds, another tab may keep it busy; nothing was changed; try again"
+    );
+    unanswered(&text)
 }
 
 pub fn of_exception(exception: &DomException) -> Error {

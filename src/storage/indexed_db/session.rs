@@ -200,15 +200,16 @@ impl Session {
         ])
     }
 
-    fn remove(&self, work: &Work) -> Result<()> {
+    fn ask_removal(&self, work: &Work) -> Result<Vec<Asked>> {
+        let mut asked = Vec::new();
         for name in keys::OF_SESSIONS {
             let range = match *name {
                 keys::SESSIONS => JsValue::from_str(&self.id),
                 _ => records::of_session(&self.id)?,
             };
-            work.sent(work.store(name)?.delete(&range))?;
+            asked.push(work.ask(work.store(name)?.delete(&range))?);
         }
-        Ok(())
+        Ok(asked)
     }
 }
 
@@ -303,8 +304,8 @@ impl SessionStorage<JsValue> for Session {
 
     fn delete(&self) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
-            let remove = |work: &Work| self.remove(work);
-            self.connection.write(keys::OF_SESSIONS, &remove).await
+            let ask = |work: &Work| self.ask_removal(work);
+            self.connection.write(keys::OF_SESSIONS, &ask).await
         })
     }
 }

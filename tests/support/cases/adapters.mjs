@@ -402,7 +402,8 @@ export const cases = {
         const inner = rc.memoryStorage();
         let commit, now = 1000;
         const late = through(inner, (name, args, run) => (name === 'session.commit' ? new Promise(() => { commit = run; }) : run()));
-        (await open(late, { now: () => 1000 })).createSession({ id: 's', cwd: '/w' });
+        const before = await open(late, { now: () => 1000 });
+        outcome(() => before.createSession({ id: 's', cwd: '/w' }));
         await soon((async () => { while (!commit) await new Promise((resolve) => setTimeout(resolve)); })(), 'the commit');
         const between = through(inner, async (name, args, run) => {
             if (name === 'directory.remove' && args[0] === 's//late') await commit();
