@@ -50,13 +50,24 @@ pub fn module_version() -> String {
 
 /// The promise of an operation whose arguments were read; a wrong argument rejects it.
 fn promised<F: Future<Output = Result<JsValue>> + 'static>(operation: Result<F>) -> Promise {
+    promised_for(JsValue::UNDEFINED, operation)
+}
+
+/// The same for what was typed: it is handed back where it is too large.
+fn promised_for<F: Future<Output = Result<JsValue>> + 'static>(
+    content: JsValue,
+    operation: Result<F>,
+) -> Promise {
     match operation {
-        Ok(future) => boxed_promise(Box::pin(future)),
+        Ok(future) => boxed_promise(content, Box::pin(future)),
         Err(error) => Promise::reject(&JsValue::from(error)),
     }
 }
 
 /// Apart, so that the module holds the machinery of a promise once and not once per method.
-fn boxed_promise(future: LocalFuture<'static, Result<JsValue>>) -> Promise {
-    future_to_promise(async move { future.await.map_err(JsValue::from) })
+fn boxed_promise(content: JsValue, future: LocalFuture<'static, Result<JsValue>>) -> Promise {
+    future_to_promise(async move {
+        let refused = |error| RunContextError::with_content(&error, &content).into();
+        future.await.map_err(refused)
+    })
 }

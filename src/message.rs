@@ -16,9 +16,9 @@ mod tokens;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use dialect::INTERRUPTED;
-pub use dialect::{CountTokens, Dialect, interrupted_tokens, texts};
+pub use dialect::{CountTokens, Dialect, texts};
 pub(crate) use outline::OpenCalls;
-pub use outline::{Answer, Call, MessageOutline, Role, StopKind, turn_count};
+pub use outline::{Answer, Call, MessageOutline, Role, StopKind, Usage, turn_count};
 pub use tokens::text_tokens;
 
 /// Position of a message in the stored conversation, from zero.

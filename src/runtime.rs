@@ -22,7 +22,7 @@ use std::{
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
-    message::MessageData,
+    message::{CountTokens, MessageData},
     paths::{Fold, PathStyle},
     permissions::{PathRequest, Policy, ResolvedPath},
     session::{
@@ -172,6 +172,8 @@ pub struct Parts<M> {
     pub protected: Vec<String>,
     /// How skills are listed.
     pub skills: SkillOptions,
+    /// Counts tokens, by a tokenizer of the host; without one they are estimated.
+    pub count_tokens: Option<Rc<CountTokens<M>>>,
 }
 
 impl<M> fmt::Debug for Parts<M> {

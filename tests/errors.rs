@@ -231,6 +231,10 @@ fn of_functions() -> Vec<(String, Error)> {
             "model's window",
             json!({ "model": { "provider": "p", "id": "m", "contextWindow": -1 } }),
         ),
+        (
+            "model's window is zero",
+            json!({ "model": { "provider": "p", "id": "m", "contextWindow": 0 } }),
+        ),
         ("sections", json!({ "sections": [{ "name": "a" }] })),
     ] {
         all.add(what, NewSession::parse(&options));
@@ -463,6 +467,7 @@ fn errors_name_what_they_are_about_in_their_data() {
         ("instructions", "field", "options.projectInstructions[0].path"),
         ("model", "field", "options.model.id"),
         ("model's window", "field", "options.model.contextWindow"),
+        ("model's window is zero", "field", "options.model.contextWindow"),
         ("sections", "field", "options.sections[0].content"),
         ("section value", "field", "checkpoint.sections.a"),
         ("falling", "field", "checkpoints[1].messageCount"),

@@ -16,7 +16,7 @@ use runcontext::{
         Dialect::{self, AiSdk, Anthropic, Loop, OpenAiChat},
         MessageIndex, MessageOutline,
     },
-    runtime::{PromptOptions, Session},
+    runtime::{PromptOptions, Session, Turn},
     session::{NewSession, Outcome, RequestReport},
 };
 use serde_json::{Value, json};
@@ -37,13 +37,16 @@ fn data(name: &str) -> Option<String> {
     };
     let text = std::fs::read_to_string(folder.join("sessions").join(name)).ok();
     if text.is_none() {
-        // Past the test harness, which shows what a test prints only when it fails.
-        let line = format!(
+        say(&format!(
             "SKIPPED: `sessions/{name}` is not there; set RUNCONTEXT_DATA to the folder that has it\n"
-        );
-        std::io::stdout().write_all(line.as_bytes()).unwrap();
+        ));
     }
     text
+}
+
+/// Past the test harness, which shows what a test prints only when it fails.
+fn say(line: &str) {
+    std::io::stdout().write_all(line.as_bytes()).unwrap();
 }
 
 /// The messages of a session in lines.
@@ -61,6 +64,10 @@ fn is(message: &Value, role: &str) -> bool {
 
 fn failed(message: &Value) -> bool {
     is(message, "assistant") && (message["stopReason"] == "error" || message["stopReason"] == "aborted")
+}
+
+fn finish(lab: &Lab, turn: &Turn<Value>) {
+    lab.run(turn.finish(Outcome::Success, None)).unwrap();
 }
 
 /// What one request showed.
@@ -606,4 +613,75 @@ fn answers_of_a_provider_are_messages_of_its_dialect() {
             );
         }
     }
+}
+
+/// What the provider says that the model read for an answer.
+fn reported_input(message: &Value) -> f64 {
+    let tokens = |member: &str| message["usage"][member].as_f64().unwrap_or(0.0);
+    tokens("input") + tokens("cacheRead") + tokens("cacheWrite")
+}
+
+#[test]
+fn no_request_is_estimated_a_twentieth_under_what_its_provider_then_reported() {
+    let (mut compared, mut sum, mut least) = (0, 0.0, f64::INFINITY);
+    for name in [
+        "pi-large-session.jsonl",
+        "prompt-cache-replay-session.jsonl",
+        "web-ui-session-longSession.json",
+        "web-ui-session-simpleHtml.json",
+    ] {
+        let Some(text) = data(name) else {
+            return;
+        };
+        let messages = match name.ends_with("l") {
+            true => messages_of_lines(&text),
+            false => serde_json::from_str::<Value>(&text).unwrap()["messages"]
+                .as_array()
+                .unwrap()
+                .clone(),
+        };
+        let lab = Lab::lenient();
+        let session = lab.create();
+        let (mut turn, mut anchored) = (None, false);
+        for message in &messages {
+            if is(message, "user") {
+                if let Some(turn) = turn.take() {
+                    finish(&lab, &turn);
+                }
+                turn = Some(at_once(session.begin(message, &PromptOptions::default())).unwrap());
+                continue;
+            }
+            let turn = turn.as_ref().unwrap();
+            // Results of an answer that failed were never sent.
+            if is(message, "toolResult")
+                && !turn
+                    .open_calls()
+                    .iter()
+                    .any(|call| message["toolCallId"] == call.id.as_str())
+            {
+                continue;
+            }
+            if is(message, "assistant") {
+                let budget = turn.request().unwrap().1.budget;
+                lab.run(turn.dispatched()).unwrap();
+                let reported = reported_input(message);
+                // Before the first report nobody knows the system prompt and the tools that these sessions had.
+                if anchored && reported > 0.0 {
+                    let ratio = f64::from(budget.estimated_input_tokens) / reported;
+                    assert!(ratio >= 0.95, "{name}: {ratio} of {reported}");
+                    compared += 1;
+                    sum += ratio;
+                    least = least.min(ratio);
+                }
+                anchored |= reported > 0.0 && !failed(message);
+            }
+            lab.run(turn.append(vec![incoming(message.clone())])).unwrap();
+        }
+        finish(&lab, &turn.unwrap());
+    }
+    assert_eq!(compared, 487);
+    say(&format!(
+        "{compared} requests: least {least:.3} of what was reported, mean {:.3}\n",
+        sum / f64::from(compared)
+    ));
 }

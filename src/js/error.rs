@@ -2,7 +2,8 @@
 
 use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
-use crate::Error;
+use super::plain;
+use crate::{Error, ErrorCode, message::MessageData};
 
 #[wasm_bindgen(module = "/src/js/shim.js")]
 extern "C" {
@@ -16,7 +17,17 @@ extern "C" {
 
 impl From<&Error> for RunContextError {
     fn from(error: &Error) -> Self {
-        let data = super::plain::to_js(error.data());
+        Self::with_content(error, &JsValue::UNDEFINED)
+    }
+}
+
+impl RunContextError {
+    /// An error that hands back what was typed, where that is too large.
+    pub(super) fn with_content(error: &Error, content: &JsValue) -> Self {
+        let mut data = plain::to_js(error.data());
+        if error.code() == ErrorCode::BudgetExceeded && !content.is_undefined() {
+            data = data.with_field("content", content.clone());
+        }
         Self::new(error.code().as_str(), error.message(), data)
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     runtime::{Host, Listener, ListenerErrors, Model, OnUpdate, Signal, ToolContext, Tools, World},
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
-    untyped::FromJson,
+    untyped::{FromJson, field_error},
 };
 
 #[wasm_bindgen]
@@ -86,6 +86,24 @@ const LAST: f64 = 8.64e15;
 /// Clock and ids. A clock of the host that throws, or gives no time, is replaced by the machine's.
 pub(super) struct JsWorld {
     pub(super) now: Option<Function>,
+}
+
+/// What the host's `countTokens` says of a text.
+///
+/// # Errors
+/// `invalid_argument` where it throws, or gives anything but a whole number from 0 up.
+pub(super) fn counted(count: &Function, text: &JsValue) -> Result<u32> {
+    let wrong = |problem: &str| field_error("options.countTokens", problem);
+    let given = count
+        .call1(&JsValue::UNDEFINED, text)
+        .map_err(|error| wrong(&format!("threw: {}", plain::error_text(&error))))?;
+    let whole = |tokens: &f64| tokens.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(tokens);
+    match given.as_f64().filter(whole) {
+        Some(tokens) => Ok(tokens as u32),
+        None => Err(wrong(
+            "must return how many tokens a text has, a whole number from 0 up",
+        )),
+    }
 }
 
 impl World for JsWorld {

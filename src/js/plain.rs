@@ -140,6 +140,7 @@ fn copied(source: &JsValue, name: &str, degrade: bool) -> Result<Incoming<JsValu
         body: outcome.get(0),
         degraded: paths.iter().filter_map(|path| path.as_string()).listed(),
         failed: false,
+        tokens: None,
     })
 }
 

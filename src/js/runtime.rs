@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Result,
-    message::MessageView,
+    message::{CountTokens, MessageView},
     permissions::protected_names,
     runtime::{self, Parts, RuntimeEvent, SkillOptions, Tabs},
     session::NewSession,
@@ -304,7 +304,7 @@ impl Runtime {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
-        for name in ["authorize", "compaction", "countTokens", "defaults"] {
+        for name in ["authorize", "compaction", "defaults"] {
             if options.get(name)?.is_some() {
                 return Err(options.wrong(name, "is not supported by this version; leave it out"));
             }
@@ -331,6 +331,7 @@ impl Runtime {
             Some(client) => Some(Rc::new(JsModel::new(client)?) as Rc<dyn runtime::Model<JsValue>>),
             None => None,
         };
+        let count = options.method("countTokens")?;
         let now = options.method("now")?;
         let strict = options.flag("strict")?.unwrap_or(true);
         let parts = move |storage, tabs| Parts {
@@ -345,6 +346,9 @@ impl Runtime {
             fold,
             protected,
             skills,
+            count_tokens: count.map(|count| -> Rc<CountTokens<JsValue>> {
+                Rc::new(move |text| host::counted(&count, text))
+            }),
         };
         Ok((place, Box::new(parts), default_cwd))
     }

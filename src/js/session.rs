@@ -14,7 +14,7 @@ use super::{
     gate::decided_to_js,
     host::{self, calls_to_js},
     plain::{self, copy_out, field, intact, iso, json_in, list, message_in, object, to_js},
-    promised,
+    promised, promised_for,
     turn::Turn,
 };
 use crate::{
@@ -372,7 +372,8 @@ impl Session {
         #[wasm_bindgen(unchecked_optional_param_type = "PromptOptions")] options: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
-        promised(
+        promised_for(
+            content.clone(),
             prompt_arguments(&content, &options).map(|(content, options, abort)| async move {
                 let report = inner.prompt(&content, &options).await;
                 drop(abort);
@@ -389,9 +390,10 @@ impl Session {
         #[wasm_bindgen(unchecked_optional_param_type = "PromptOptions")] options: JsValue,
     ) -> Promise {
         let inner = self.inner.clone();
+        let given = content.clone();
         promised(
             prompt_arguments(&content, &options).map(|(content, options, abort)| async move {
-                Ok(Turn::new(inner.begin(&content, &options).await?, abort).into())
+                Ok(Turn::new(inner.begin(&content, &options).await?, abort, given).into())
             }),
         )
     }
@@ -420,7 +422,7 @@ impl Session {
     pub fn resume(&self) -> Promise {
         let inner = self.inner.clone();
         promised(Ok(async move {
-            Ok(Turn::new(inner.resume().await?, Abort::default()).into())
+            Ok(Turn::new(inner.resume().await?, Abort::default(), JsValue::UNDEFINED).into())
         }))
     }
 
@@ -639,6 +641,7 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
             ("message", copy_out(message)),
         ]),
         SessionEvent::Update { message } => object(&[kind("update"), ("message", copy_out(message))]),
+        SessionEvent::Budget { budget } => object(&[kind("budget"), ("budget", to_js(budget))]),
         SessionEvent::TurnEnded { report } => object(&[kind("turn-end"), ("result", report_to_js(report))]),
         SessionEvent::ApprovalAsked { request_id } => object(&[
             kind("approval-requested"),

@@ -11,7 +11,7 @@ use super::{
     gate::decided_to_js,
     host::{call_in, calls_to_js, request_to_js},
     plain::{object, to_js},
-    promised,
+    promised, promised_for,
     session::{messages_in, report_to_js, signal_of},
 };
 use crate::{Result, runtime, session::Outcome};
@@ -23,30 +23,43 @@ pub struct Turn {
     inner: runtime::Turn<JsValue>,
     /// The caller's signal, as long as the turn is.
     abort: Rc<RefCell<Abort>>,
+    /// What it began with, as the caller gave it.
+    content: JsValue,
 }
 
 impl Turn {
-    pub(super) fn new(inner: runtime::Turn<JsValue>, abort: Abort) -> Self {
+    pub(super) fn new(inner: runtime::Turn<JsValue>, abort: Abort, content: JsValue) -> Self {
         Self {
             inner,
             abort: Rc::new(RefCell::new(abort)),
+            content,
         }
     }
 }
 
 #[wasm_bindgen]
 impl Turn {
-    /// What to send to the model now, and the map of it. Asking again before `dispatched()` gives the same.
+    /// What to send to the model now, and the map of it. Asking again before `dispatched()` gives the same. A request that does
+    /// not fit rejects with `budget_exceeded`; the turn stays, to be cancelled or finished. Before the first dispatch nothing of it
+    /// is stored, and `data.content` is what it began with.
     #[wasm_bindgen(unchecked_return_type = "Promise<{ request: ModelRequest; report: RequestReport }>")]
     pub fn request(&self) -> Promise {
         let inner = self.inner.clone();
-        promised(Ok(async move {
-            let (request, report) = inner.request()?;
-            Ok(object(&[
-                ("request", request_to_js(&request)),
-                ("report", to_js(&report)),
-            ]))
-        }))
+        // What is stored is not handed back.
+        let content = match inner.is_dispatched() {
+            true => JsValue::UNDEFINED,
+            false => self.content.clone(),
+        };
+        promised_for(
+            content,
+            Ok(async move {
+                let (request, report) = inner.request()?;
+                Ok(object(&[
+                    ("request", request_to_js(&request)),
+                    ("report", to_js(&report)),
+                ]))
+            }),
+        )
     }
 
     /// The request is on its way: the user message, its skills and the checkpoint are kept and saved. Does not

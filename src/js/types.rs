@@ -206,6 +206,13 @@ export interface RuntimeOptions {
     model?: ModelClient;
     /** Milliseconds since the epoch; by default the machine's clock, which also stands in for one that throws or gives no time. */
     now?: () => number;
+    /**
+     * How many tokens a text has, for a tokenizer of your own: at once, a whole number from 0 up. Asked once for each text of a
+     * message as it comes in, and for system prompt, tools, skills and summary of a request. Where it throws or gives anything
+     * else, `prompt`, `begin` and `Turn.request` reject with `invalid_argument`; what the model or a tool answered is kept with the
+     * built-in estimate, and `state.listenerErrors` says why. By default tokens are estimated, as `estimateTokens` does.
+     */
+    countTokens?: (text: string) => number;
     /** Whether results of calls that were not allowed are refused. By default true. */
     strict?: boolean;
     skills?: {
@@ -375,6 +382,8 @@ export type SessionEvent =
     | { type: "turn-start"; userTurn: number }
     | { type: "message"; messageIndex: number; message: Message }
     | { type: "update"; message: Message }
+    /** The estimate of a request, once it is built, or is too large to be one. */
+    | { type: "budget"; budget: ContextBudget }
     | { type: "turn-end"; result: TurnResult }
     | { type: "approval-requested"; requestId: string }
     | { type: "approval-resolved"; result: ApprovalResult }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Answer, Call, Kind, MessageData, MessageOutline, MessageView, Role, StopKind, ai_sdk, anthropic,
-    loop_dialect, openai_chat, text_tokens,
+    loop_dialect, openai_chat,
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -267,6 +267,7 @@ impl Dialect {
             stop: None,
             text_len: 0,
             tokens: 0,
+            usage: None,
             bytes: message.has_bytes(),
         };
         let size = self.size(outline.role, message, &|text| Ok(text.tokens()))?;
@@ -299,6 +300,38 @@ impl Dialect {
         }
         outline.user_turn = user_turn && outline.role == Role::User;
         Ok(outline)
+    }
+
+    /// Tokens of a message, where `count` says what a text has.
+    ///
+    /// # Errors
+    /// Those of `count`.
+    pub fn tokens<M: MessageData>(self, message: &M, count: &CountTokens<M>) -> Result<u32> {
+        let role = self.role(&message.field_text("role").unwrap_or_default());
+        Ok(self.size(role, message, count)?.tokens)
+    }
+
+    /// What a provider reported of a request and its answer, in tokens, where the message carries that as its `usage`. One that
+    /// reports no input reports nothing.
+    pub fn usage<M: MessageView>(self, message: &M) -> Option<u32> {
+        let usage = message.field("usage")?;
+        let (input, output): (&[&str], _) = match self {
+            Self::Loop => (&["input", "cacheRead", "cacheWrite"], "output"),
+            Self::OpenAiChat => (&["prompt_tokens"], "completion_tokens"),
+            Self::Anthropic => (
+                &[
+                    "input_tokens",
+                    "cache_read_input_tokens",
+                    "cache_creation_input_tokens",
+                ],
+                "output_tokens",
+            ),
+            Self::AiSdk => (&["inputTokens"], "outputTokens"),
+        };
+        let tokens = |member: &str| usage.field(member).and_then(|it| it.number()).unwrap_or(0.0);
+        let read = input.iter().map(|member| tokens(member)).sum::<f64>();
+        let all = read + tokens(output);
+        (read > 0.0 && (read..f64::from(u32::MAX)).contains(&all)).then_some(all as u32)
     }
 
     fn size<'a, M: MessageData>(
@@ -473,11 +506,6 @@ impl Dialect {
             Self::OpenAiChat | Self::Anthropic | Self::AiSdk => None,
         }
     }
-}
-
-/// Estimated tokens of [`Dialect::interrupted_result`].
-pub fn interrupted_tokens() -> u32 {
-    text_tokens(INTERRUPTED)
 }
 
 /// The blocks of a message's content.

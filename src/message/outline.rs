@@ -66,6 +66,17 @@ pub struct Answer {
     pub is_error: bool,
 }
 
+/// What a provider reported of the request that a message answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the whole request and of its answer.
+    pub total: u32,
+    /// Estimated tokens of the system prompt and the tools of that request.
+    pub overhead: u32,
+    /// The session's model then, as `provider/id`; empty where it had none.
+    pub model: String,
+}
+
 /// What the core keeps of a message beside its opaque body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,8 +97,11 @@ pub struct MessageOutline {
     pub stop: Option<StopKind>,
     /// UTF-16 units of text that the core understands.
     pub text_len: u32,
-    /// Estimated tokens.
+    /// Estimated tokens. A message that was stored by an earlier version keeps the figure that it was stored with.
     pub tokens: u32,
+    /// What the provider reported of an answer, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// Whether the body holds byte strings, which are handed out as copies.
     #[serde(default, skip_serializing_if = "is_false")]
     pub bytes: bool,
@@ -184,9 +198,22 @@ impl FromJson for MessageOutline {
             stop: outline.taken(stop),
             text_len: outline.read("textLen"),
             tokens: outline.read("tokens"),
+            usage: outline.read("usage"),
             bytes: outline.read_or_default("bytes"),
         };
         outline.finish(read)
+    }
+}
+
+impl FromJson for Usage {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let mut usage = Reader::new(value, path);
+        let read = Self {
+            total: usage.read("total"),
+            overhead: usage.read("overhead"),
+            model: usage.read("model"),
+        };
+        usage.finish(read)
     }
 }
 

@@ -22,7 +22,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// # Errors
     /// Only before the message is on its way, and then nothing is kept: `disposed`, `session_busy`,
     /// `session_interrupted`, `pending_save`, `invalid_argument`, `skill_unavailable`, `model_failed` (preflight),
-    /// `aborted`.
+    /// `budget_exceeded`, `aborted`.
     pub async fn prompt(self: &Rc<Self>, content: &M, options: &PromptOptions) -> Result<TurnReport> {
         self.look_around(&options.abort).await;
         let exclusive = self.exclusive(Exclusive::AtRest)?;
@@ -116,7 +116,7 @@ impl<M: MessageData + 'static> Session<M> {
             match next {
                 Next::Settle(outcome, error) => return Ok((outcome, error)),
                 Next::CallModel => {
-                    let (request, report) = self.machine_mut().request()?;
+                    let (request, report) = self.request(turn)?;
                     self.dispatch(turn).await?;
                     first = false;
                     if abort.has_fired() {
@@ -203,6 +203,7 @@ impl<M: MessageData + 'static> Session<M> {
                     body,
                     degraded: Vec::new(),
                     failed: false,
+                    tokens: None,
                 });
             }
             return self.runtime.parts.tools.run(call, context, abort.clone()).await;
@@ -266,6 +267,7 @@ impl<M: MessageData + 'static> Session<M> {
                     body: dialect.tool_result(&call, &value, failed, Some(now.clone())),
                     degraded,
                     failed,
+                    tokens: None,
                 }
             }));
         }

@@ -15,13 +15,14 @@ use super::{
 };
 use crate::{
     Error, ErrorCode, Result,
-    context::{Notice, NoticeCode},
+    context::{ContextBudget, Notice, NoticeCode},
     list::Listed,
     message::{MessageData, MessageIndex, UserTurn, texts, turn_count},
     permissions::Preset,
     prompt::Section,
     session::{
-        Degraded, Exclusive, Hint, Incoming, Machine, ModelRef, Outcome, Pending, Stamp, TurnEnd, TurnInput,
+        Degraded, Exclusive, Hint, Incoming, Machine, ModelRef, ModelRequest, Outcome, Pending,
+        RequestReport, Stamp, TurnEnd, TurnInput,
     },
     skills::{self, MentionNoticeCode, SkillEntry},
     storage::{CommitStatus, LocalFuture, SessionStorage, StoredSession, is_unanswered, unanswered},
@@ -80,6 +81,11 @@ pub enum SessionEvent<M> {
     Update {
         /// The partial answer.
         message: M,
+    },
+    /// A request was built, or is too large to be one.
+    Budget {
+        /// Its estimate.
+        budget: ContextBudget,
     },
     /// A turn ended.
     TurnEnded {
@@ -465,6 +471,7 @@ impl<M: MessageData + 'static> Session<M> {
             })
             .append_to(&mut notices);
         Ok(TurnInput {
+            tokens: self.counted(&message)?,
             message,
             skills,
             offered_skills: self.runtime.skills.section(),
@@ -620,6 +627,38 @@ impl<M: MessageData + 'static> Session<M> {
         }
     }
 
+    /// Tokens of a message as the host counts them, where it does.
+    fn counted(&self, message: &M) -> Result<Option<u32>> {
+        let dialect = self.machine().dialect();
+        let count = self.runtime.parts.count_tokens.as_ref();
+        count.map(|count| dialect.tokens(message, &**count)).transpose()
+    }
+
+    /// What to send to the model now. Listeners hear of each request once.
+    pub(super) fn request(&self, turn: u64) -> Result<(ModelRequest<M>, RequestReport)> {
+        if let Some(count) = &self.runtime.parts.count_tokens {
+            let texts = self.machine().counted();
+            let mut counted = Vec::new();
+            for (text, known) in texts {
+                let tokens = known.map_or_else(|| count(&M::string(&text)), Ok)?;
+                counted.push((text, tokens));
+            }
+            self.machine_mut().set_counted(counted);
+        }
+        self.check_turn(turn)?;
+        let again = self.machine().is_asked();
+        let request = self.machine_mut().request();
+        let told = match &request {
+            Ok(_) => !again,
+            Err(error) => error.code() == ErrorCode::BudgetExceeded,
+        };
+        let budget = self.machine().budget().filter(|_| told);
+        if let Some(budget) = budget {
+            self.listeners.emit(&SessionEvent::Budget { budget });
+        }
+        request
+    }
+
     /// The first request of a turn is on its way: it is kept, shown and saved. A failed save is kept as pending.
     pub(super) async fn dispatch(&self, turn: u64) -> Result<()> {
         // The clock is the host's and may call anything: first the stamp, then the look at where we are.
@@ -640,7 +679,14 @@ impl<M: MessageData + 'static> Session<M> {
         Ok(())
     }
 
-    pub(super) async fn append(&self, turn: u64, messages: Vec<Incoming<M>>) -> Result<()> {
+    pub(super) async fn append(&self, turn: u64, mut messages: Vec<Incoming<M>>) -> Result<()> {
+        for message in &mut messages {
+            // What has arrived is kept, whatever becomes of its count.
+            message.tokens = self.counted(&message.body).unwrap_or_else(|error| {
+                self.listener_errors().add(error.message().to_owned());
+                None
+            });
+        }
         let stamp = self.stamp();
         self.check_turn(turn)?;
         let before = self.machine().message_count();

@@ -48,10 +48,9 @@ impl<M: MessageData + 'static> Turn<M> {
     /// What to send to the model now.
     ///
     /// # Errors
-    /// `invalid_argument` while calls are open, or after the turn has ended.
+    /// `invalid_argument` while calls are open, or after the turn has ended; `budget_exceeded`. The turn stays as it is.
     pub fn request(&self) -> Result<(ModelRequest<M>, RequestReport)> {
-        self.session.check_turn(self.number)?;
-        self.session.machine_mut().request()
+        self.session.request(self.number)
     }
 
     /// The request is on its way: the first time, the user message, snapshots and checkpoint are kept and saved.

@@ -293,13 +293,32 @@ impl ToJson for ModelRef {
     }
 }
 
+impl ModelRef {
+    /// `provider/id`, by which one model is told from another.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.provider, self.id)
+    }
+
+    /// Refuses a model that leaves no room for a request. One that is stored is taken as it is.
+    pub(super) fn check_room(&self) -> Result<()> {
+        match (self.context_window, self.max_tokens) {
+            (Some(window), Some(reserved)) if reserved >= window => Err(untyped::field_error(
+                "model.maxTokens",
+                "must be less than `contextWindow`, which holds the request and the answer",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Header {
     /// The settings of a new session.
     ///
     /// # Errors
-    /// `invalid_argument` for sections with a reserved, bad or repeated name.
+    /// `invalid_argument` for sections with a reserved, bad or repeated name, and for a model that leaves no room for a request.
     pub fn new(options: &NewSession) -> Result<Self> {
         validate_host_sections(&options.sections)?;
+        options.model.as_ref().map_or(Ok(()), ModelRef::check_room)?;
         Ok(Self {
             dialect: options.dialect.unwrap_or_default(),
             permission_preset: options.permission_preset.unwrap_or(Some(Preset::ReadOnly)),

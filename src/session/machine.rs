@@ -26,8 +26,8 @@ use crate::{
     },
     list::{Listed, joined},
     message::{
-        Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, StopKind,
-        interrupted_tokens, texts, turn_count,
+        Answer, Call, Dialect, INTERRUPTED, MessageData, MessageIndex, MessageOutline, OpenCalls, Role,
+        StopKind, Usage, texts, turn_count,
     },
     permissions::{Preset, permissions_text},
     prompt::{
@@ -72,6 +72,8 @@ pub struct Incoming<M> {
     pub degraded: Vec<String>,
     /// Whether it is a result of a tool that failed. Not every dialect has a member that says so.
     pub failed: bool,
+    /// Its tokens as the host counts them, where it does.
+    pub tokens: Option<u32>,
 }
 
 impl<M: MessageData> Incoming<M> {
@@ -80,6 +82,7 @@ impl<M: MessageData> Incoming<M> {
         for answer in &mut outline.answers {
             answer.is_error |= self.failed;
         }
+        outline.tokens = self.tokens.unwrap_or(outline.tokens);
         Ok(outline)
     }
 }
@@ -126,6 +129,8 @@ struct Turn<M> {
     offers_skills: bool,
     notices: Vec<Notice>,
     built: Option<RequestTrace>,
+    /// Estimated tokens of the system prompt and the tools, as they were last asked with.
+    overhead: Option<u32>,
     partial: Option<Incoming<M>>,
     degraded: Vec<Degraded>,
 }
@@ -168,6 +173,8 @@ pub struct Machine<M> {
     save_error: Option<Error>,
     dispatched: Option<RequestTrace>,
     budget: Option<ContextBudget>,
+    /// What the host's tokenizer said of texts that requests hold beside the messages.
+    counted: Vec<(String, u32)>,
     events: Vec<DeclaredEvent>,
     gate: GateState<M>,
 }
@@ -261,6 +268,7 @@ impl<M: MessageData> Machine<M> {
             save_error: None,
             dispatched: None,
             budget: None,
+            counted: Vec::new(),
             events: Vec::new(),
             gate: GateState::default(),
         })
@@ -380,7 +388,8 @@ impl<M: MessageData> Machine<M> {
     /// # Errors
     /// `invalid_argument` for a message that is no user message.
     pub fn prepare(&mut self, input: TurnInput<M>) -> Result<u64> {
-        let outline = self.dialect().outline(&input.message, true)?;
+        let mut outline = self.dialect().outline(&input.message, true)?;
+        outline.tokens = input.tokens.unwrap_or(outline.tokens);
         if !outline.user_turn {
             return Err(Error::invalid(
                 "a turn begins with a message of the role `user` that is more than tool results",
@@ -407,6 +416,7 @@ impl<M: MessageData> Machine<M> {
             }),
             notices: input.notices,
             built: None,
+            overhead: None,
             partial: None,
             degraded: Vec::new(),
         });
@@ -476,7 +486,7 @@ impl<M: MessageData> Machine<M> {
     /// What to send to the model now. Asking again before [`Machine::dispatched`] gives the same.
     ///
     /// # Errors
-    /// `invalid_argument` outside a turn and while calls are open.
+    /// `invalid_argument` outside a turn and while calls are open; `budget_exceeded`, and then nothing was asked.
     pub fn request(&mut self) -> Result<(ModelRequest<M>, RequestReport)> {
         let Some(mut turn) = self.turn.take() else {
             return Err(no_turn());
@@ -529,8 +539,14 @@ impl<M: MessageData> Machine<M> {
         let tools = self.tools(turn.offers_skills);
         let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).listed();
         let (tokens, mut parts) = self.measure(&projection, compaction);
-        parts.system_prompt = text_tokens(&turn.system_prompt);
-        parts.tools = texts.iter().map(|text| text_tokens(text)).sum();
+        parts.system_prompt = self.cost(&turn.system_prompt);
+        parts.tools = texts
+            .iter()
+            .fold(0, |sum, text| self.cost(text).saturating_add(sum));
+        let overhead = parts.system_prompt.saturating_add(parts.tools);
+        if let Some(total) = self.anchored(&projection, &tokens, overhead) {
+            parts = parts.shared_out(total);
+        }
         let model = self.header.model.as_ref();
         let budget = ContextBudget::new(
             model.and_then(|model| model.context_window),
@@ -548,8 +564,11 @@ impl<M: MessageData> Machine<M> {
             messages,
             tools: tools.iter().map(|tool| tool.declaration.clone()).listed(),
         };
-        turn.built = Some(trace);
         self.budget = Some(budget);
+        turn.built = None;
+        budget.check()?;
+        turn.built = Some(trace);
+        turn.overhead = Some(overhead);
         Ok((
             request,
             RequestReport {
@@ -562,6 +581,65 @@ impl<M: MessageData> Machine<M> {
         ))
     }
 
+    /// The texts that a request holds beside messages, for a host that counts tokens, with what it said of them before.
+    pub fn counted(&self) -> Vec<(String, Option<u32>)> {
+        let Some(turn) = &self.turn else {
+            return Vec::new();
+        };
+        let mut texts = vec![turn.system_prompt.as_str(), INTERRUPTED];
+        for tool in self.tools(turn.offers_skills) {
+            texts.push(&tool.json);
+        }
+        let prepared = turn.prepared.iter().filter_map(|it| it.snapshot.as_ref());
+        for snapshot in self.snapshots.iter().chain(prepared) {
+            texts.push(&snapshot.content);
+        }
+        let summary = self.compactions.last().map(|it| it.summary.as_str());
+        summary.into_iter().append_to(&mut texts);
+        let known = |text: &str| (text.to_owned(), self.count_of(text));
+        texts.into_iter().map(known).listed()
+    }
+
+    /// What the host says of them now.
+    pub fn set_counted(&mut self, counted: Vec<(String, u32)>) {
+        self.counted = counted;
+    }
+
+    fn count_of(&self, text: &str) -> Option<u32> {
+        let found = self.counted.iter().find(|(known, _)| known == text);
+        found.map(|(_, tokens)| *tokens)
+    }
+
+    /// Tokens of a text that is no message: as the host counts them, else estimated.
+    fn cost(&self, text: &str) -> u32 {
+        self.count_of(text).unwrap_or_else(|| text_tokens(text))
+    }
+
+    fn model_key(&self) -> String {
+        self.header.model.as_ref().map(ModelRef::key).unwrap_or_default()
+    }
+
+    /// Tokens of a request by what the provider reported of an earlier one: of the last projected answer that says so, of this
+    /// model, and not from before a compaction. What stands behind it is estimated, and so is the difference where the system
+    /// prompt or the tools are others.
+    fn anchored(&self, projection: &Projection, tokens: &[u32], overhead: u32) -> Option<u32> {
+        let compacted = self.compactions.last().map_or(0, |it| it.history_message_count);
+        let model = self.model_key();
+        let mut behind = 0u32;
+        for (source, tokens) in projection.sources.iter().zip(tokens).rev() {
+            if let Source::History { message_index, .. } = source
+                && message_index.0 >= compacted
+                && let Some(outline) = self.outlines.get(message_index.offset())
+                && let Some(usage) = outline.usage.as_ref().filter(|usage| usage.model == model)
+            {
+                let total = usage.total.saturating_add(behind).saturating_add(overhead);
+                return Some(total.saturating_sub(usage.overhead).max(behind));
+            }
+            behind = behind.saturating_add(*tokens);
+        }
+        None
+    }
+
     /// Estimated tokens per source, and by part of the messages.
     fn measure(
         &self,
@@ -572,7 +650,7 @@ impl<M: MessageData> Machine<M> {
         let snapshot_tokens = |at: u32| {
             self.snapshots
                 .get(at as usize)
-                .map_or(0, |it| text_tokens(&it.content))
+                .map_or(0, |it| self.cost(&it.content))
         };
         let tokens = projection.sources.iter().map(|source| match source {
             Source::History { message_index, .. } => {
@@ -594,12 +672,12 @@ impl<M: MessageData> Machine<M> {
                 own
             }
             Source::Compaction { .. } => {
-                let own = compaction.map_or(0, |checkpoint| text_tokens(&checkpoint.summary));
+                let own = compaction.map_or(0, |checkpoint| self.cost(&checkpoint.summary));
                 parts.summary = parts.summary.saturating_add(own);
                 own
             }
             Source::InterruptedToolResult { .. } => {
-                let own = interrupted_tokens();
+                let own = self.cost(INTERRUPTED);
                 parts.messages = parts.messages.saturating_add(own);
                 own
             }
@@ -681,6 +759,7 @@ impl<M: MessageData> Machine<M> {
             match outline.role {
                 Role::Assistant => {
                     batch.answer_open_calls(self);
+                    outline.usage = self.usage(&message.body);
                     if outline.stop.is_none() && !outline.is_answerable() {
                         let body = self
                             .dialect()
@@ -733,6 +812,18 @@ impl<M: MessageData> Machine<M> {
         }
         self.keep(batch, Vec::new(), stamp);
         Ok(())
+    }
+
+    /// What the provider reported of the request that an answer of this turn is for.
+    fn usage(&self, answer: &M) -> Option<Usage> {
+        let overhead = self.turn.as_ref().and_then(|turn| turn.overhead);
+        overhead
+            .zip(self.dialect().usage(answer))
+            .map(|(overhead, total)| Usage {
+                total,
+                overhead,
+                model: self.model_key(),
+            })
     }
 
     /// A result without an error means that the tool ran. It may only have run if exactly this call was allowed.
@@ -906,6 +997,7 @@ impl<M: MessageData> Machine<M> {
             offers_skills,
             notices: Vec::new(),
             built: None,
+            overhead: None,
             partial: None,
             degraded: Vec::new(),
         });
@@ -1016,7 +1108,7 @@ impl<M: MessageData> Machine<M> {
     /// Another model, preamble or host sections; what is `None` stays.
     ///
     /// # Errors
-    /// `invalid_argument` for bad sections.
+    /// `invalid_argument` for bad sections, and for a model that leaves no room for a request.
     pub fn configure(
         &mut self,
         model: Option<Option<ModelRef>>,
@@ -1026,6 +1118,9 @@ impl<M: MessageData> Machine<M> {
     ) -> Result<()> {
         if let Some(sections) = &sections {
             validate_host_sections(sections)?;
+        }
+        if let Some(Some(model)) = &model {
+            model.check_room()?;
         }
         let mut changes = Vec::new();
         if let Some(model) = model.filter(|model| *model != self.header.model) {
@@ -1373,6 +1468,11 @@ impl<M: MessageData> Machine<M> {
         self.budget
     }
 
+    /// Whether a request was built and is not on its way yet.
+    pub fn is_asked(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.built.is_some())
+    }
+
     /// The number of the turn under way.
     pub fn current_turn(&self) -> Option<u64> {
         self.turn.as_ref().map(|_| self.turns_begun)
@@ -1561,6 +1661,7 @@ impl<M: MessageData> Batch<M> {
                 body,
                 degraded: Vec::new(),
                 failed: true,
+                tokens: None,
             };
             if let Ok(outline) = message.outline(dialect) {
                 self.staged.push((message, outline));

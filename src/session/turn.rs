@@ -13,6 +13,8 @@ use crate::{
 pub struct TurnInput<M> {
     /// The user message, whole, as it was typed.
     pub message: M,
+    /// Its tokens as the host counts them, where it does.
+    pub tokens: Option<u32>,
     /// The skills chosen for it, in catalogue order.
     pub skills: Vec<LoadedSkill>,
     /// The section `<skills>`; without one the model is not offered the tool to load a skill.
@@ -58,7 +60,7 @@ pub struct RequestReport {
     pub budget: ContextBudget,
     /// Where it differs from the last dispatched request.
     pub divergence: Divergence,
-    /// Estimated tokens per source.
+    /// Estimated tokens per source: of what it says alone, whatever a provider reported.
     pub tokens: Vec<u32>,
     /// What was left out, and why.
     pub notices: Vec<Notice>,

@@ -278,7 +278,9 @@ test('the dispatch keeps the user message, the snapshot and the checkpoint in on
     assert.deepEqual(found.result, { outcome: 'success', saved: true });
     assert.deepEqual(found.counts, { model: 1, checks: 1, tools: [] });
     assert.deepEqual(stored.normal(found.after), stored.session(then([said('Done.')], 2, ended('success'))));
-    assert.deepEqual(found.events, [
+    const [{ budget, ...first }, ...events] = found.events;
+    assert.deepEqual([first, budget], [{ type: 'budget' }, found.seen.state.contextBudget]);
+    assert.deepEqual(events, [
         { type: 'turn-start', userTurn: 0 },
         { type: 'message', messageIndex: 0, message: USER },
         { type: 'saved' },

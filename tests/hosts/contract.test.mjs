@@ -60,7 +60,7 @@ const resolved: ResolvedPath[] = [{ canonical: '/w/a' }, { unresolved: 'why' }];
 const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: 'posix', resolvePaths: (base, paths) => (base === paths[0] ? [] : resolved) };
 const options: RuntimeOptions = {
     storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool, reader], model, now: () => Date.now(), strict: false, protectedNames: ['secrets'],
-    skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] },
+    skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] }, countTokens: (text) => text.length,
 };
 const inner: StorageAdapter = rc.memoryStorage();
 const wrapped: StorageAdapter = {
@@ -211,6 +211,7 @@ export async function use(): Promise<void> {
     session.subscribe((event: SessionEvent) => {
         switch (event.type) {
             case 'turn-start': return void (event.userTurn satisfies number);
+            case 'budget': return void (event.budget satisfies ContextBudget);
             case 'message': return void (event.message satisfies Message);
             case 'update': return void (event.message satisfies Message);
             case 'turn-end': return void (event.result satisfies TurnResult);
@@ -307,7 +308,7 @@ for (const tool_pattern of ['read*', '*']) await runtime.permissions.addRule({ t
 for (const rule of await runtime.permissions.listRules()) note('ApprovalRule', rule);
 for (const finding of await runtime.permissions.lint()) note('LintFinding', finding);
 for (const diagnostic of skill.diagnostics) note('Diagnostic', diagnostic);
-const session = await runtime.createSession({ agentId: 'a', sections: [{ name: 'a', content: 'b' }], projectInstructions: [{ path: 'a', content: 'b' }], model: { provider: 'p', id: 'm', contextWindow: 5, maxTokens: 1 } });
+const session = await runtime.createSession({ agentId: 'a', sections: [{ name: 'a', content: 'b' }], projectInstructions: [{ path: 'a', content: 'b' }], model: { provider: 'p', id: 'm', contextWindow: 5000, maxTokens: 1 } });
 note('SessionState', session.state);
 const asked = new Promise((resolve) => session.subscribe((event) => event.type === 'approval-requested' && resolve()));
 const prompted = session.prompt('$demo $nobody');

@@ -129,6 +129,7 @@ impl Lab {
             fold: runcontext_fold,
             protected: vec!["secrets".to_owned()],
             skills,
+            count_tokens: None,
         };
         let runtime = run(&world, Runtime::open(parts)).unwrap();
         Self {
@@ -181,7 +182,10 @@ impl Lab {
     pub fn watch(&self, session: &Rc<Session<Value>>) {
         let events = self.events.clone();
         session.subscribe(Rc::new(move |event| {
-            events.borrow_mut().push(told(event));
+            // Of every request there is one; who is after them listens by itself.
+            if !matches!(event, SessionEvent::Budget { .. }) {
+                events.borrow_mut().push(told(event));
+            }
             Ok(())
         }));
     }
@@ -281,6 +285,7 @@ pub fn incoming(body: Value) -> Incoming<Value> {
         body,
         degraded: Vec::new(),
         failed: false,
+        tokens: None,
     }
 }
 
@@ -340,6 +345,7 @@ fn told(event: &SessionEvent<Value>) -> String {
             message,
         } => format!("message {} {}", message_index.0, text(&message["role"])),
         SessionEvent::Update { message } => format!("update {}", text(&message["content"][0]["text"])),
+        SessionEvent::Budget { .. } => "budget".to_owned(),
         SessionEvent::TurnEnded { report } => {
             let outcome = match report.end.outcome {
                 Outcome::Success => "success",

@@ -55,6 +55,7 @@ pub trait Place: Sized {
             fold: |name| name.to_lowercase(),
             protected: vec!["secrets".to_owned()],
             skills: SkillOptions::default(),
+            count_tokens: None,
         };
         (Runtime::open(parts).await.unwrap(), around)
     }

@@ -70,6 +70,7 @@ pub fn outline(index: u32) -> MessageOutline {
         stop: None,
         text_len: index,
         tokens: index / 4,
+        usage: None,
         bytes: false,
     }
 }

@@ -7,6 +7,7 @@ pub mod lab;
 
 mod abort;
 mod approvals;
+mod budget;
 mod callbacks;
 mod dialects;
 mod expect;

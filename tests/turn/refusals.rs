@@ -232,6 +232,7 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
         fold: crate::lab::runcontext_fold,
         protected: Vec::new(),
         skills: SkillOptions::default(),
+        count_tokens: None,
     };
     let runtime = run(&world, Runtime::open(parts)).unwrap();
     let session = run(&world, runtime.create_session(NewSession::default())).unwrap();

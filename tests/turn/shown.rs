@@ -448,7 +448,7 @@ fn the_budget_is_the_sum_of_its_parts() {
     let session = lab.create_with(NewSession {
         id: Some(ID.to_owned()),
         model: Some(runcontext::session::ModelRef {
-            context_window: Some(1_000),
+            context_window: Some(10_000),
             max_tokens: Some(100),
             ..model_ref("m")
         }),
@@ -472,9 +472,9 @@ fn the_budget_is_the_sum_of_its_parts() {
     assert_eq!((budget.parts.legacy_context, budget.parts.summary), (0, 0));
     assert_eq!(seen.report.tokens, [message + skills]);
     assert_eq!(budget.estimated_input_tokens, prompt + tools + message + skills);
-    assert_eq!((budget.context_window, budget.input_limit), (1_000, 900));
+    assert_eq!((budget.context_window, budget.input_limit), (10_000, 9_900));
     assert_eq!(budget.reserved_output_tokens, 100);
-    assert!(!budget.fits);
+    assert!(budget.fits);
     assert_eq!(session.machine().budget(), Some(budget));
     // A window that is not known fits everything.
     lab.run(session.configure(Some(None), None, None)).unwrap();

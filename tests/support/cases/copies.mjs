@@ -93,7 +93,7 @@ export const cases = {
         tools.length = 0;
         const options = {
             id: 's', cwd: '/w', systemPrompt: 'You are.', sections: [{ name: 'house', content: 'Rules.' }],
-            projectInstructions: [{ path: 'A.md', content: 'Read.' }], model: { provider: 'p', id: 'm', contextWindow: 1000 },
+            projectInstructions: [{ path: 'A.md', content: 'Read.' }], model: { provider: 'p', id: 'm', contextWindow: 10_000 },
         };
         const session = await at.runtime.createSession(options);
         session.bypass('all');

@@ -515,7 +515,7 @@ cases['a second prompt() from inside a turn is session_busy'] = async () => {
     at.session.subscribe((event) => event.type !== 'turn-end' && again(event.type));
     same(await at.session.prompt('First'), Object.freeze({ outcome: 'success', saved: true }));
     await Promise.all(pending);
-    const expected = ['check', 'complete', 'a getter of a partial answer', 'after onUpdate', 'tool', 'turn-start', 'message', 'saved', 'update'];
+    const expected = ['check', 'complete', 'a getter of a partial answer', 'after onUpdate', 'tool', 'budget', 'turn-start', 'message', 'saved', 'update'];
     same(Object.keys(busy).sort(), expected.sort());
     for (const [where, codes] of Object.entries(busy)) same(codes, ['session_busy', 'session_busy'], where);
     same(at.session.messages.map((message) => message.role), ['user', 'assistant', 'toolResult', 'assistant']);
