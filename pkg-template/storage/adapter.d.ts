@@ -69,7 +69,8 @@ export interface StoredSession {
 /**
  * One session. Methods reject with an error whose `code` is `storage_quota`, `storage_lost` (the connection is gone: a call
  * is tried once more, but for `delete` and a write of what sessions share), `storage_blocked` or `storage_schema_newer`; any
- * other error counts as `storage_failed`.
+ * other error counts as `storage_failed`. So does no answer within 30 seconds: a commit is then sent again, with its operation id,
+ * perhaps while the first one is still on its way.
  */
 export interface SessionStorage {
     /** Undefined where there is no such session. */
@@ -105,7 +106,11 @@ export type SharedStore =
 
 /** What sessions share. Keys may hold any code unit, NUL and half a pair too. A write is seen by whoever reads afterwards, wherever they are: the gate trusts the policy version. */
 export interface SharedStorage {
-    /** How many writes changed `tool_permission_groups` or `approval_rules`. */
+    /**
+     * How many writes changed `tool_permission_groups` or `approval_rules`. What was read at a version decides until the version is
+     * another: each decision asks for this number and no more. So it must never come back with other contents. Who puts a backup
+     * back while runtimes are open raises it above all that were ever given, or restarts them.
+     */
     policyVersion(): Promise<number>;
     get(store: SharedStore, key: string): Promise<Encoded | undefined>;
     /** By key, in the order of their UTF-16 code units, as JavaScript compares them. A prefix is no pattern. */

@@ -17,10 +17,46 @@ export function conformance({ open, reopen }) {
     return Object.entries(cases).map(([name, run]) => ({
         name,
         async run() {
-            const adapter = await open();
-            await run({ adapter, again: async () => (reopen === undefined ? adapter : reopen(adapter)) });
+            const [given, timed] = [await open(), timing()];
+            await run({ adapter: timed(given), again: async () => timed(reopen === undefined ? given : await reopen(given)) });
         },
     }));
+}
+
+/** So long a call may take, in milliseconds. */
+const PATIENCE = 30_000;
+
+/** Makes an adapter one whose calls reject when they are not answered in time; of the same one always the same. */
+function timing() {
+    const known = new Map();
+    const part = (/** @type {any} */ target, /** @type {string[]} */ names) =>
+        Object.fromEntries(names.map((name) => [name, (/** @type {any[]} */ ...given) => inTime(name, target[name](...given))]));
+    return (/** @type {StorageAdapter} */ adapter) => {
+        const timed = known.get(adapter) ?? {
+            kind: adapter.kind,
+            persistent: adapter.persistent,
+            session: (/** @type {string} */ id) => part(adapter.session(id), ['counters', 'load', 'readMessages', 'commit', 'delete']),
+            shared: part(adapter.shared, ['policyVersion', 'get', 'list', 'write']),
+            directory: part(adapter.directory, ['put', 'remove', 'list']),
+        };
+        known.set(adapter, timed);
+        return /** @type {StorageAdapter} */ (timed);
+    };
+}
+
+/**
+ * @template T
+ * @param {string} name
+ * @param {Promise<T>} answer
+ * @returns {Promise<T>}
+ */
+function inTime(name, answer) {
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const late = new Promise((_, reject) => {
+        timer = setTimeout(() => reject(new Error(`${name}() gave no answer within ${PATIENCE / 1000} seconds`)), PATIENCE);
+    });
+    return /** @type {Promise<T>} */ (Promise.race([answer, late])).finally(() => clearTimeout(timer));
 }
 
 const MINUTE = 60_000;
@@ -339,6 +375,26 @@ const CASES = {
                 same(result, { status: 'already-applied', counters: { conversation: 12, settings: 0 } }, `commit ${again} again`);
             }
         }
+    },
+
+    async 'a commit that arrives late, behind what was made of it and after it, changes nothing'({ adapter, again }) {
+        const session = await made(adapter, 's');
+        const late = (await again()).session('s');
+        const first = change('first', {
+            expected: 0, messageCount: 1, records: [record('messages', 0, '"first"'), record('message_outlines', 0, '"first"')],
+            approvals: [{ id: 'a', value: bytes('"first"') }], settings: { title: bytes('"first"') },
+        });
+        const second = change('second', {
+            expected: 1, messageCount: 2, records: [record('messages', 1, '"second"'), record('message_outlines', 0, '"second"')],
+            approvals: [{ id: 'a', value: null }], settings: { title: bytes('"second"') },
+        });
+        await applied(session, first);
+        await applied(session, second);
+        const before = await everything(session);
+        for (const commit of [first, { ...first, expected: 2 }, second]) {
+            same(await late.commit(commit), { status: 'already-applied', counters: { conversation: 2, settings: 2 } }, 'commit()');
+        }
+        same(await everything(session), before, 'the session afterwards');
     },
 
     async 'the last 1,024 operations of a session are remembered'({ adapter }) {

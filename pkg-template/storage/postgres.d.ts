@@ -32,8 +32,11 @@ export interface PostgresOptions {
  * Methods reject with `storage_lost` where the connection is gone or does not answer within the pool's `query_timeout`,
  * `storage_blocked` where none is free within its `connectionTimeoutMillis` or a lock is not for 10 seconds, `storage_quota` where
  * the disk is full, `storage_schema_newer` where a newer version of this package has changed the tables, and `storage_failed`
- * otherwise; `cause` is what the driver said. Without the two timeouts of the pool, a server or a network that says nothing is
- * waited for without end.
+ * otherwise; `cause` is what the driver said. The runtime waits 30 seconds for an answer; without the two timeouts of the pool, a
+ * connection to a server or a network that says nothing stays taken without end.
+ *
+ * Who restores a backup under processes that run raises `version` of the table `policy` above all that it ever was, or restarts them:
+ * rules that were read at a version decide until it is another.
  *
  * `storage_schema_newer` is what every write looks for, in its transaction, so that none is made to tables that are newer. Of the
  * methods that only read, the first one of an adapter looks; what the later ones find in newer tables is not looked after.
@@ -44,7 +47,7 @@ export interface PostgresOptions {
  * import { migratePostgres, postgresStorage } from 'runcontext/storage/postgres';
  *
  * // A commit waits 10 seconds for a lock: `query_timeout` has to be longer, and counts for migrations too.
- * const timeouts = { connectionTimeoutMillis: 5000, query_timeout: 60_000 };
+ * const timeouts = { connectionTimeoutMillis: 5000, query_timeout: 25_000 };
  * const pool = new pg.Pool({ connectionString: process.env.DATABASE_URL, ...timeouts });
  * // `pg` ends a process that does not listen when the server closes a connection that is idle.
  * pool.on('error', console.error);

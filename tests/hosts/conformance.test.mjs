@@ -356,6 +356,13 @@ const FAULTS = [
     ['begins a page with the last entry of the one before', directory((real) => ({
         list: ({ before, ...filter }) => real.list({ ...filter, ...(before && { before: `${before}\0` }) }),
     })), 'pages over thousands of entries, many of one time, hold each entry once'],
+    ['does again what comes again, but for its last commit', commits(async (commit, session, { state }) => {
+        const seen = (state.seen ??= []);
+        const settings = seen.slice(0, -1).includes(commit.operationId) && commit.settings;
+        if (settings) await session.commit({ ...commit, operationId: `again ${seen.length}`, expected: undefined, messageCount: undefined, records: [], approvals: [] });
+        seen.push(commit.operationId);
+        return session.commit(commit);
+    }), 'a commit that arrives late, behind what was made of it and after it, changes nothing'],
     ['opens anew with nothing', memoryStorage, 'another connection sees all that was stored', memoryStorage],
     ['keeps its commits from other connections', memoryStorage, 'another connection knows what was committed, and the first one what it commits',
         (adapter) => {
@@ -379,6 +386,30 @@ for (const [what, open, name, other = reopen] of FAULTS) {
         });
     });
 }
+
+test('an adapter that never answers a call is found out after thirty seconds, whichever call it is', async () => {
+    const parts = {
+        counters: sessions, load: sessions, readMessages: sessions, commit: sessions, delete: sessions,
+        policyVersion: shared, get: shared, list: shared, write: shared, put: directory, remove: directory,
+    };
+    const cases = {
+        commit: 'a session is made once', delete: 'deleting removes all of the session and nothing of another',
+        write: 'shared values are put, replaced and removed, each store by itself', put: 'an entry that was removed is gone, and may come again',
+        remove: 'an entry that was removed is gone, and may come again',
+    };
+    const wait = globalThis.setTimeout;
+    globalThis.setTimeout = (after, time, ...more) => wait(after, time === 30_000 ? 50 : time, ...more);
+    try {
+        for (const [method, part] of Object.entries(parts)) {
+            const name = cases[method] ?? 'what is not there is undefined, empty or nought';
+            const open = part(() => ({ [method]: () => new Promise(() => {}) }));
+            const { run } = conformance({ open }).find((one) => one.name === name);
+            await assert.rejects(run(), { message: `${method}() gave no answer within 30 seconds` });
+        }
+    } finally {
+        globalThis.setTimeout = wait;
+    }
+});
 
 test('every case finds an adapter out', () => {
     const names = conformance({ open: memoryStorage, reopen }).map(({ name }) => name);
