@@ -22,7 +22,7 @@ use std::{
 use crate::{
     Error, ErrorCode, Result,
     list::Listed,
-    message::{CountTokens, MessageData},
+    message::{CountTokens, Dialect, MessageData, MessageOutline},
     paths::{Fold, PathStyle},
     permissions::{PathRequest, Policy, ResolvedPath},
     session::{
@@ -188,7 +188,7 @@ impl<M> fmt::Debug for Parts<M> {
 type Known<'a, M> = &'a dyn Fn(&StoredSession) -> Option<(u32, Vec<M>)>;
 
 /// Something that happened to the runtime as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RuntimeEvent {
     /// A session was created.
     SessionCreated(String),
@@ -271,8 +271,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             closed: Cell::new(false),
         });
         runtime.hear_others();
-        let (world, errors) = (runtime.parts.world.clone(), runtime.listener_errors());
-        runtime.parts.storage.lend(world, errors);
+        runtime.parts.storage.lend(runtime.parts.world.clone());
         let told = Rc::downgrade(&runtime);
         runtime.parts.storage.watch(Rc::new(move |event| {
             if let Some(runtime) = told.upgrade() {
@@ -380,11 +379,15 @@ impl<M: MessageData + 'static> Runtime<M> {
             let Some((mut stored, asked)) = storage.open().await? else {
                 return Ok(None);
             };
+            stored.damage.append(&mut stored.miscounted());
             let (first, mut bodies) =
                 known(&stored).unwrap_or_else(|| (Machine::<M>::first_to_load(&stored), Vec::new()));
             let next = first.saturating_add(u32::try_from(bodies.len()).unwrap_or(u32::MAX));
             match storage.read_messages(next, stored.record.message_count).await {
-                Ok(mut rest) if stored.is_whole() => {
+                Ok(mut rest)
+                    if stored.is_whole()
+                        && mistaken(dialect_of(&stored), &stored.outlines, next, &rest).is_empty() =>
+                {
                     bodies.append(&mut rest);
                     break (stored, asked, first, bodies);
                 }
@@ -393,12 +396,13 @@ impl<M: MessageData + 'static> Runtime<M> {
             }
             // Nothing is missing of a session that was deleted meanwhile, and perhaps made again.
             let now = storage.counters().await;
-            if now.is_err() || now == Ok(Some(stored.record.counters)) {
+            if !stored.damage.is_empty() || now.is_err() || now == Ok(Some(stored.record.counters)) {
                 let bodies = salvage(storage, &mut stored).await?;
                 break (stored, asked, 0, bodies);
             }
         };
         let mut machine = Machine::open(stored, first, bodies, self.surroundings.clone())?;
+        machine.take_approvals(&asked);
         let left_over = machine
             .check_whole()
             .is_ok()
@@ -617,14 +621,23 @@ async fn salvage<M: MessageData>(
             }
         }
     }
-    if stored.record.message_count != outlined {
+    if stored.record.message_count == outlined {
+        let known = stored.damage.len();
+        for damage in mistaken(dialect_of(stored), &stored.outlines, 0, &bodies) {
+            // What is not there has no role.
+            let is_missing = |known: &Damage| known.store == damage.store && known.key == damage.key;
+            if !stored.damage.iter().take(known).any(is_missing) {
+                stored.damage.push(damage);
+            }
+        }
+    } else {
         let text = format!(
             "there are {} messages and {outlined} outlines",
             stored.record.message_count
         );
         stored.damage.push(Damage::new(keys::OUTLINES, None, text));
         stored.outlines.clear();
-        let dialect = Header::readable(&stored.record.settings).0.dialect;
+        let dialect = dialect_of(stored);
         for body in &mut bodies {
             let is_user = body.field_text("role").as_deref() == Some("user");
             if dialect.outline(body, is_user).is_err() {
@@ -635,6 +648,29 @@ async fn salvage<M: MessageData>(
         stored.record.message_count = count;
     }
     Ok(bodies)
+}
+
+fn dialect_of(stored: &StoredSession) -> Dialect {
+    Header::readable(&stored.record.settings).0.dialect
+}
+
+/// Messages from a position on that are from somebody else than their outlines say.
+fn mistaken<M: MessageData>(
+    dialect: Dialect,
+    outlines: &[MessageOutline],
+    from: u32,
+    bodies: &[M],
+) -> Vec<Damage> {
+    let outlines = outlines.iter().skip(from as usize);
+    let mut mistaken = Vec::new();
+    for ((at, body), outline) in (from..).zip(bodies).zip(outlines) {
+        let role = body.field_text("role").unwrap_or_default();
+        if !dialect.fits(&role, outline.role) {
+            let text = format!("its role is `{role}`, and its outline says something else");
+            mistaken.push(Damage::new(keys::MESSAGES, Some(at), text));
+        }
+    }
+    mistaken
 }
 
 fn not_found(id: &str) -> Error {

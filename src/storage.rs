@@ -6,6 +6,8 @@ pub mod apply;
 pub mod host;
 #[cfg(target_family = "wasm")]
 pub mod indexed_db;
+#[cfg(target_family = "wasm")]
+mod kept;
 pub mod keys;
 mod listing;
 pub mod memory;
@@ -20,7 +22,7 @@ use crate::{
     context::{CompactionCheckpoint, RuntimeContextSnapshot},
     message::{MessageIndex, MessageOutline},
     prompt::Checkpoint,
-    runtime::{ListenerErrors, World},
+    runtime::World,
     untyped::{self, FromJson, Reader},
 };
 
@@ -96,6 +98,9 @@ impl FromJson for SessionRecord {
         record.finish(read)
     }
 }
+
+/// The name among the settings of how many snapshots, checkpoints and compactions there are; not there before the first.
+pub(crate) const COUNTS: &str = "counts";
 
 /// The name among the settings of the operation that created the session.
 pub(crate) const ORIGIN: &str = "origin";
@@ -236,6 +241,25 @@ pub struct StoredSession {
 }
 
 impl StoredSession {
+    /// Lists that are shorter or longer than the session says, and show nothing else of it: they may have been emptied.
+    pub fn miscounted(&self) -> Vec<Damage> {
+        let counts = self.record.settings.get(COUNTS).and_then(Value::as_array);
+        let lists = [
+            (keys::SNAPSHOTS, self.snapshots.len()),
+            (keys::CHECKPOINTS, self.checkpoints.len()),
+            (keys::COMPACTIONS, self.compactions.len()),
+        ];
+        let mut miscounted = Vec::new();
+        for ((store, there), count) in lists.into_iter().zip(counts.into_iter().flatten()) {
+            let is_known = self.damage.iter().any(|damage| damage.store == store);
+            if !is_known && count.as_f64() != Some(there as f64) {
+                let text = format!("there are {there} records, and the session counts another number");
+                miscounted.push(Damage::new(store, None, text));
+            }
+        }
+        miscounted
+    }
+
     /// Whether nothing is missing, as far as can be seen here.
     pub fn is_whole(&self) -> bool {
         self.damage.is_empty() && self.outlines.len() == self.record.message_count as usize
@@ -356,7 +380,7 @@ pub struct Persistence {
 }
 
 /// Something that happened to a storage as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StorageEvent {
     /// A newer version upgrades it, in another tab: what runs here can use it no more.
     Upgraded,
@@ -366,6 +390,8 @@ pub enum StorageEvent {
     Lost,
     /// It could not be opened again: another tab is in the way.
     Blocked,
+    /// Something was left out of a list, and the rest listed.
+    LeftOut(Error),
 }
 
 /// Hears of them.
@@ -379,9 +405,9 @@ pub trait Storage<M> {
     fn watch(&self, listener: StorageListener) {
         drop(listener);
     }
-    /// Lends it the time and a place for work, and for errors that stop nothing.
-    fn lend(&self, world: Rc<dyn World>, errors: ListenerErrors) {
-        let (_, _) = (world, errors);
+    /// Lends it the time and a place for work.
+    fn lend(&self, world: Rc<dyn World>) {
+        drop(world);
     }
     /// Asks that what is saved is never cleared but by somebody who deletes it.
     fn persist(&self) -> LocalFuture<'_, Persistence> {
@@ -452,17 +478,6 @@ const UNANSWERED: &str = "unanswered";
 /// Whether an error says that the storage gave no answer.
 pub(crate) fn is_unanswered(error: &Error) -> bool {
     error.data().contains_key(UNANSWERED)
-}
-
-/// Every message has its outline.
-#[cfg(target_family = "wasm")]
-fn check_outlines(record: &SessionRecord, outlines: &[MessageOutline]) -> Result<()> {
-    let (messages, outlines) = (record.message_count, outlines.len());
-    if outlines == messages as usize {
-        return Ok(());
-    }
-    let what = format!("it has {messages} messages and {outlines} outlines");
-    Err(damaged(&record.id, &what))
 }
 
 fn taken(store: &str, position: u32) -> Error {

@@ -392,12 +392,13 @@ export function errorText(error) {
 }
 
 /** What stands in a list of sessions for a record that cannot be read: where it is, and that it is damaged. */
-export function damagedRecord({ id, cwd, updatedAt, messageCount, settings }) {
+export function damagedRecord({ id, cwd, updatedAt, messageCount, counters, settings }) {
     const time = Number.isFinite(updatedAt) ? updatedAt : 0;
+    const count = (name) => (Number.isSafeInteger(counters?.[name]) ? Math.max(counters[name], 0) : 0);
     return {
         id: String(id), cwd: String(cwd ?? ''), createdAt: time, updatedAt: time,
         messageCount: Number.isInteger(messageCount) && messageCount >= 0 && messageCount < 2 ** 32 ? messageCount : 0,
-        counters: { conversation: 0, settings: 0 }, settings: { ...(isRecord(settings) && settings), damaged: true },
+        counters: { conversation: count('conversation'), settings: count('settings') }, settings: { ...(isRecord(settings) && settings), damaged: true },
     };
 }
 

@@ -282,6 +282,12 @@ impl Runtime {
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
 
+    /// Texts of errors of listeners, the first hundred.
+    #[wasm_bindgen(getter, js_name = "listenerErrors", unchecked_return_type = "string[]")]
+    pub fn listener_errors(&self) -> JsValue {
+        to_js(&self.inner.listener_errors().all())
+    }
+
     /// Lets go of every session and of the storage, once what is on its way is saved.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn close(&self) -> Promise {
@@ -355,21 +361,23 @@ impl Runtime {
 }
 
 fn runtime_event(event: &RuntimeEvent) -> JsValue {
+    let text = |name, text: &str| Some((name, JsValue::from_str(text)));
     let (kind, more) = match event {
-        RuntimeEvent::SessionCreated(id) => ("session-created", Some(("sessionId", id.as_str()))),
-        RuntimeEvent::SessionDeleted(id) => ("session-deleted", Some(("sessionId", id.as_str()))),
-        RuntimeEvent::SessionChanged(id) => ("session-changed", Some(("sessionId", id.as_str()))),
+        RuntimeEvent::SessionCreated(id) => ("session-created", text("sessionId", id)),
+        RuntimeEvent::SessionDeleted(id) => ("session-deleted", text("sessionId", id)),
+        RuntimeEvent::SessionChanged(id) => ("session-changed", text("sessionId", id)),
         RuntimeEvent::SkillsChanged => ("skills-changed", None),
         RuntimeEvent::PermissionsChanged => ("permissions-changed", None),
-        RuntimeEvent::Storage(StorageEvent::Upgraded) => ("storage-closed", Some(("reason", "upgraded"))),
-        RuntimeEvent::Storage(StorageEvent::Deleted) => ("storage-closed", Some(("reason", "deleted"))),
-        RuntimeEvent::Storage(StorageEvent::Lost) => ("storage-closed", Some(("reason", "lost"))),
+        RuntimeEvent::Storage(StorageEvent::Upgraded) => ("storage-closed", text("reason", "upgraded")),
+        RuntimeEvent::Storage(StorageEvent::Deleted) => ("storage-closed", text("reason", "deleted")),
+        RuntimeEvent::Storage(StorageEvent::Lost) => ("storage-closed", text("reason", "lost")),
         RuntimeEvent::Storage(StorageEvent::Blocked) => ("storage-blocked", None),
+        RuntimeEvent::Storage(StorageEvent::LeftOut(error)) => {
+            ("list-incomplete", Some(("error", JsValue::from(error.clone()))))
+        }
     };
     let mut members = vec![("type", JsValue::from_str(kind))];
-    if let Some((name, value)) = more {
-        members.push((name, JsValue::from_str(value)));
-    }
+    members.extend(more);
     object(&members)
 }
 

@@ -57,12 +57,12 @@ function bytesOf(binary) {
     return bytes;
 }
 
-/** What stands alone may be damaged alone: then it reads as nothing. */
-function decodedAlone(bytes) {
+/** What stands alone may be damaged alone: then it reads as nothing, or as what the caller says. */
+function decodedAlone(bytes, otherwise = null) {
     try {
         return decoded(bytes);
     } catch {
-        return null;
+        return otherwise;
     }
 }
 
@@ -77,30 +77,29 @@ function flat(answer, ...names) {
     return Object.fromEntries(found.filter(([, value]) => typeof value !== 'object'));
 }
 
-const approvals = (answer) => list(answer.approvals, (item) => ({ ...flat(item, 'id', 'version'), value: decoded(item.value) }));
+/** One that cannot be decoded is there all the same: whoever asks for it is told. */
+const approvals = (answer) => list(answer.approvals, (item) => ({ ...flat(item, 'id', 'version'), value: decodedAlone(item.value) }));
 
 const counters = (answer) => flat(answer, 'conversation', 'settings');
 
 /**
- * A session's record, and beside it the lists that belong to it. Its id is known to whoever asks. Of one with a value that cannot
- * be decoded there is what a list needs to show that.
+ * A session's record, and beside it the lists that belong to it. Its id is known to whoever asks. What cannot be decoded is null,
+ * or for a setting its name among those that are `unreadable`.
  */
 function session(answer) {
-    const shown = { ...decodedAlone(answer.header), ...flat(answer, 'updatedAt') };
-    try {
-        const settings = {};
-        for (const name of Object.keys(answer.settings)) set(settings, name, decoded(answer.settings[name]));
-        const values = (name) => list(answer[name], decoded);
-        return {
-            ...shown, id: '', ...flat(answer, 'messageCount'), counters: counters(answer.counters),
-            settings: { ...settings, ...flat(answer, 'origin') }, outlines: values('outlines').flat(),
-            snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
-            approvals: approvals(answer),
-        };
-    } catch (error) {
-        if (error !== UNREADABLE) throw error;
-        return shown;
+    const [settings, unreadable] = [{}, []];
+    for (const name of Object.keys(answer.settings)) {
+        const value = decodedAlone(answer.settings[name], unreadable);
+        if (value === unreadable) unreadable.push(name);
+        else set(settings, name, value);
     }
+    const values = (name) => list(answer[name], (value) => decodedAlone(value));
+    return {
+        ...decodedAlone(answer.header), id: '', ...flat(answer, 'updatedAt', 'messageCount'), counters: counters(answer.counters),
+        settings: { ...settings, ...flat(answer, 'origin') }, unreadable, outlines: values('outlines'),
+        snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
+        approvals: approvals(answer),
+    };
 }
 
 /** Nothing is an answer where there is nothing. */
@@ -115,10 +114,10 @@ const READ = {
     commit: (answer) => ({ ...flat(answer, 'status'), counters: counters(answer.counters) }),
     nothing: () => undefined,
     version: (policyVersion) => flat({ policyVersion }, 'policyVersion'),
-    value: orNothing(decodedAlone),
+    value: orNothing((value) => decodedAlone(value)),
     values: (answer) => list(answer, ([key, value]) => ({ ...flat({ key }, 'key'), value: decodedAlone(value) })),
     write: (answer) => flat(answer, 'policyVersion', 'conflict'),
-    entries: (answer) => list(answer, (item) => ({ ...flat(item, 'id', 'sessionId', 'cwd', 'updatedAt'), value: decodedAlone(item.value) })),
+    entries: (answer) => list(answer, (item) => ({ ...flat(item ?? {}, 'id', 'sessionId', 'cwd', 'updatedAt'), value: decodedAlone(item?.value) })),
 };
 
 /**

@@ -12,8 +12,11 @@ use super::{
 };
 use crate::{
     Error, ErrorCode, Result,
-    runtime::{ListenerErrors, Signal, World},
-    storage::{LocalFuture, StorageInfo, apply::missing, closed, damaged, host::OLD, unanswered},
+    runtime::{Signal, World},
+    storage::{
+        LocalFuture, StorageEvent, StorageInfo, StorageListener, apply::missing, closed, damaged, host::OLD,
+        unanswered,
+    },
     untyped::FromJson,
 };
 
@@ -78,7 +81,9 @@ pub(crate) struct Adapter {
     pub(crate) info: StorageInfo,
     closed: Signal,
     /// What the runtime lends, once there is one.
-    pub(crate) lent: RefCell<Option<(Rc<dyn World>, ListenerErrors)>>,
+    pub(crate) lent: RefCell<Option<Rc<dyn World>>>,
+    /// Who hears what happens to it.
+    pub(crate) listener: RefCell<Option<StorageListener>>,
 }
 
 impl Adapter {
@@ -115,25 +120,27 @@ impl Adapter {
             info,
             closed: Signal::default(),
             lent: RefCell::default(),
+            listener: RefCell::default(),
         })
     }
 
     /// Whether this time is long ago. Never, where nobody says what time it is.
     pub(crate) fn is_old(&self, time: f64) -> bool {
         let lent = self.lent.borrow();
-        lent.as_ref().is_some_and(|(world, _)| world.now() - time > OLD)
+        lent.as_ref().is_some_and(|world| world.now() - time > OLD)
     }
 
-    /// Tells an error that stopped nothing.
-    pub(crate) fn tell(&self, error: &Error) {
-        if let Some((_, errors)) = &*self.lent.borrow() {
-            errors.add(error.to_string());
+    /// Tells why something was left out.
+    pub(crate) fn leaves_out(&self, error: Error) {
+        let listener = self.listener.borrow().clone();
+        if let Some(listener) = listener {
+            listener(StorageEvent::LeftOut(error));
         }
     }
 
     /// Does this in the background, and waits for it a while: whoever waits has what it came for.
     pub(crate) async fn meanwhile(&self, work: LocalFuture<'static, ()>) {
-        let world = self.lent.borrow().as_ref().map(|(world, _)| Rc::clone(world));
+        let world = self.lent.borrow().clone();
         let Some(world) = world else {
             return work.await;
         };

@@ -410,5 +410,7 @@ export type RuntimeEvent =
      */
     | { type: "storage-closed"; reason: "upgraded" | "deleted" | "lost" }
     /** The database could not be opened again, because another tab is in the way; what needed it failed with `storage_blocked`. */
-    | { type: "storage-blocked" };
+    | { type: "storage-blocked" }
+    /** A session or an approval that cannot be read was left out of a list; the rest was listed. */
+    | { type: "list-incomplete"; error: RunContextError };
 "#;

@@ -183,6 +183,12 @@ impl Dialect {
         }
     }
 
+    /// Whether a message with this role may have an outline with that one: results of tools may come in a person's place.
+    pub fn fits(self, name: &str, role: Role) -> bool {
+        let named = self.role(name);
+        named == role || named == Role::User && role == Role::ToolResult
+    }
+
     /// The blocks of a message's content, and the calls that stand beside it.
     fn blocks<M: MessageView>(self, role: Role, message: &M) -> Vec<(M, Block<M>)> {
         let mut blocks = Vec::new();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, RuntimeEvent, Signal, Turn,
+    ApprovalResult, Listener, ListenerErrors, Listeners, Runtime, RuntimeEvent, Signal, Turn, mistaken,
     signal::{self, OneAtATime, unless},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         RequestReport, Stamp, TurnEnd, TurnInput,
     },
     skills::{self, MentionNoticeCode, SkillEntry},
-    storage::{CommitStatus, LocalFuture, SessionStorage, StoredSession, is_unanswered, unanswered},
+    storage::{CommitStatus, LocalFuture, SessionStorage, StoredSession, damaged, is_unanswered, unanswered},
 };
 
 /// How a prompt is meant.
@@ -315,6 +315,10 @@ impl<M: MessageData + 'static> Session<M> {
                     "another tab or worker wrote this conversation; call `reload` with `pending` set to `fork` or `discard`",
                 )
                 .with("conversation", counters.conversation),
+                Err(error) if error.code() == ErrorCode::NotFound => Error::new(
+                    ErrorCode::NotFound,
+                    "the session was deleted elsewhere; call `reload` with `pending` set to `fork` to keep it as a new one, or to `discard`",
+                ),
                 Err(error) => error,
             };
             return Err(self.save_fails(error));
@@ -888,7 +892,13 @@ impl<M: MessageData + 'static> Session<M> {
         let to = before.unwrap_or(count).min(count);
         let from = to.saturating_sub(limit);
         let mut page = if from < loaded_from {
-            self.storage.read_messages(from, to.min(loaded_from)).await?
+            let page = self.storage.read_messages(from, to.min(loaded_from)).await?;
+            let machine = self.machine();
+            if let Some(wrong) = mistaken(machine.dialect(), machine.outlines(), from, &page).first() {
+                let what = format!("message {}: {}", wrong.key.unwrap_or_default(), wrong.message);
+                return Err(damaged(machine.id(), &what));
+            }
+            page
         } else {
             Vec::new()
         };

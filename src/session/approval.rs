@@ -7,7 +7,7 @@ use crate::{
     list::{Listed, positions_in_order},
     message::MessageData,
     permissions::{DecidedPath, Decision, PathAccess, ToolPolicy, call_digest},
-    storage::{ApprovalChange, Commit, StoredApproval},
+    storage::{ApprovalChange, Commit, Damage, StoredApproval, keys},
 };
 
 /// Where an approval stands.
@@ -224,9 +224,18 @@ impl<M: MessageData> Machine<M> {
         self.approvals().iter().find(|approval| approval.id == id)
     }
 
-    /// Takes what is stored. What waits to be saved stays.
+    /// Takes what is stored. What waits to be saved stays. One that cannot be read is damage: it is nobody's answer.
     pub fn take_approvals(&mut self, stored: &[StoredApproval<M>]) {
-        let mut approvals = stored.iter().filter_map(Approval::read).listed();
+        let mut approvals = Vec::new();
+        for stored in stored {
+            match Approval::read(stored) {
+                Some(approval) => approvals.push(approval),
+                None => {
+                    let text = format!("the approval `{}` is not as it was stored", stored.id);
+                    self.is_damaged(Damage::new(keys::APPROVALS, None, text));
+                }
+            }
+        }
         for own in &self.gate_view().approvals {
             if own.version == 0 && approvals.iter().all(|other| other.id != own.id) {
                 approvals.push(own.clone());

@@ -36,8 +36,8 @@ use crate::{
     },
     skills,
     storage::{
-        AppendedMessage, ApprovalChange, Commit, Counters, Damage, ORIGIN, OUTLINES_PER_PACK, OutlinePack,
-        SessionRecord, StoredSession, damaged, keys,
+        AppendedMessage, ApprovalChange, COUNTS, Commit, Counters, Damage, ORIGIN, OUTLINES_PER_PACK,
+        OutlinePack, SessionRecord, StoredSession, damaged, keys,
     },
 };
 
@@ -328,9 +328,12 @@ impl<M: MessageData> Machine<M> {
 
     /// What to do about a pending save.
     fn way_out(&self) -> &'static str {
-        match &self.save_error {
-            Some(error) if error.code() == ErrorCode::Conflict => {
+        match self.save_error.as_ref().map(Error::code) {
+            Some(ErrorCode::Conflict) => {
                 "another tab or worker wrote this conversation and a save is pending; call `reload` with `pending` set to `fork` or `discard` first"
+            }
+            Some(ErrorCode::NotFound) => {
+                "the session was deleted elsewhere and a save is pending; call `reload` with `pending` set to `fork` or `discard` first"
             }
             _ => "a save of this session is pending; call `flush()` first",
         }
@@ -341,9 +344,11 @@ impl<M: MessageData> Machine<M> {
         self.exclusive = false;
     }
 
-    /// Lets go of the session for good.
+    /// Lets go of the session for good, and of what is pending.
     pub fn dispose(&mut self) {
         self.disposed = true;
+        self.queue.clear();
+        self.save_error = None;
     }
 
     /// Fails where the session was disposed, or something stored of it is damaged: then it can be read and deleted, and nothing
@@ -360,6 +365,13 @@ impl<M: MessageData> Machine<M> {
             &self.id,
             "it can only be read, and `state.damage` says what is wrong",
         ))
+    }
+
+    /// Something stored of it turned out to be damaged.
+    pub(super) fn is_damaged(&mut self, damage: Damage) {
+        if !self.damage.contains(&damage) {
+            self.damage.push(damage);
+        }
     }
 
     /// What is wrong with what is stored.
@@ -1351,17 +1363,32 @@ impl<M: MessageData> Machine<M> {
         self.queue_commit(commit, settings);
     }
 
+    /// How many records the lists have.
+    fn counts(&self) -> Value {
+        [
+            self.snapshots.len(),
+            self.checkpoints.len(),
+            self.compactions.len(),
+        ]
+        .into_iter()
+        .map(Value::from)
+        .collect()
+    }
+
     pub(super) fn commit_settings(&mut self, settings: Vec<Setting>, stamp: &Stamp) {
         let commit = self.empty_commit(stamp);
         self.queue_commit(commit, settings);
     }
 
     pub(super) fn queue_commit(&mut self, mut commit: Commit<M>, settings: Vec<Setting>) {
-        self.counters.settings += u64::from(!settings.is_empty());
         for setting in settings {
             commit.settings.insert(setting.name().to_owned(), setting.value());
             self.header.set(setting);
         }
+        if !(commit.snapshots.is_empty() && commit.checkpoints.is_empty() && commit.compactions.is_empty()) {
+            commit.settings.insert(COUNTS.to_owned(), self.counts());
+        }
+        self.counters.settings += u64::from(!commit.settings.is_empty());
         self.updated_at = commit.timestamp;
         self.queue.push_back(Rc::new(commit));
     }

@@ -19,11 +19,13 @@ use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 
 use super::{
-    Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, ORIGIN, Opened, SessionRecord,
-    SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage, StorageInfo, StoredApproval,
-    StoredSession,
+    Commit, CommitStatus, Counters, Damage, DirectoryStorage, ListFilter, LocalFuture, ORIGIN, Opened,
+    SessionRecord, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage, StorageInfo,
+    StorageListener, StoredApproval, StoredSession,
     apply::{after, begin, check_session},
-    check_outlines, damaged, is_damage, keys, known_store,
+    damaged,
+    kept::Kept,
+    keys, known_store,
 };
 use crate::{
     Error, Result,
@@ -37,7 +39,7 @@ use crate::{
     },
     list::Listed,
     message::MessageView,
-    runtime::{ListenerErrors, World},
+    runtime::World,
     untyped::{FromJson, Reader, insert_sorted, one_of},
 };
 
@@ -88,7 +90,7 @@ impl HostStorage {
     }
 
     /// Entries of the list, newest first, from behind `before`, which moves to the last of them. There are no more where it
-    /// says so.
+    /// says so. One that is none is left out, and said.
     async fn page(
         &self,
         kind: &str,
@@ -110,22 +112,30 @@ impl HostStorage {
             question: "entries",
             arguments: vec![object(&members)],
         };
-        let answer = self.adapter.ask(vec![call], Stops).await?;
-        let mut found: Vec<Entry> = self.adapter.read("list", &answer)?;
-        found.truncate(limit as usize);
-        let last = found.last().map(|entry| (entry.updated_at, entry.id.clone()));
-        let is_last = found.len() < limit as usize || last == *before;
+        let mut listed = items(&self.adapter.ask(vec![call], Stops).await?);
+        listed.truncate(limit as usize);
+        let (mut found, mut last) = (Vec::new(), None);
+        for entry in &listed {
+            if let (Some(time), Some(id)) = (field(entry, "updatedAt").as_f64(), field(entry, "id").text()) {
+                last = Some((time, id));
+            }
+            match self.adapter.read::<Entry>("list", entry) {
+                Ok(entry) => found.push(entry),
+                Err(error) => self.adapter.leaves_out(error),
+            }
+        }
+        let is_last = listed.len() < limit as usize || last.is_none() || last == *before;
         *before = last;
         Ok((found, is_last))
     }
 
-    /// What was found in spite of errors, which are told with those of listeners. The first of them, where nothing was found.
+    /// What was found in spite of errors, which are told. The first of them, where nothing was found.
     fn in_spite<T>(&self, errors: Vec<Error>, found: Vec<T>) -> Result<Vec<T>> {
         for error in errors {
             if found.is_empty() {
                 return Err(error);
             }
-            self.adapter.tell(&error);
+            self.adapter.leaves_out(error);
         }
         Ok(found)
     }
@@ -175,8 +185,6 @@ impl Storage<JsValue> for HostStorage {
             for (id, entries) in listed {
                 match self.find(&id).waiting(entries).await {
                     Ok(mut found) => all.append(&mut found),
-                    // Whoever opens it hears of it.
-                    Err(error) if is_damage(&error) => {}
                     Err(error) => errors.push(error),
                 }
             }
@@ -208,8 +216,12 @@ impl Storage<JsValue> for HostStorage {
         Rc::new(self.clone())
     }
 
-    fn lend(&self, world: Rc<dyn World>, errors: ListenerErrors) {
-        self.adapter.lent.replace(Some((world, errors)));
+    fn watch(&self, listener: StorageListener) {
+        self.adapter.listener.replace(Some(listener));
+    }
+
+    fn lend(&self, world: Rc<dyn World>) {
+        self.adapter.lent.replace(Some(world));
     }
 
     fn close(&self) {
@@ -342,31 +354,33 @@ impl Session {
         if answer.is_undefined() {
             return Ok(None);
         }
-        let answer = json_of(answer);
-        let read = || {
-            let mut lists = Reader::new(&answer, "session");
-            let stored = StoredSession {
-                record: SessionRecord {
-                    id: self.id.clone(),
-                    ..SessionRecord::from_json(&answer, "session")?
-                },
-                outlines: lists.read("outlines"),
-                snapshots: lists.read("snapshots"),
-                checkpoints: lists.read("checkpoints"),
-                compactions: lists.read("compactions"),
-                damage: Vec::new(),
-            };
-            lists.finish(Some(stored))
-        };
-        let stored = read().map_err(|error| {
-            let kind = &self.adapter.info.kind;
-            let what = format!("`load` of the storage `{kind}` gave what cannot be read ({error})");
-            damaged(&self.id, &what)
-        })?;
-        if let Some(stored) = &stored {
-            check_outlines(&stored.record, &stored.outlines)?;
+        let mut kept = Kept::default();
+        let read = SessionRecord::from_json(&json_of(answer), "record");
+        let mut record = kept.record(read, answer)?;
+        record.id = self.id.clone();
+        for name in items(&field(answer, "unreadable")) {
+            let text = format!(
+                "the setting `{}` is not as it was stored",
+                name.text().unwrap_or_default()
+            );
+            kept.0.push(Damage::new(keys::SESSIONS, None, text));
+            record.settings.insert("damaged".to_owned(), Value::Bool(true));
         }
-        Ok(stored)
+        let placed = |name| {
+            let records = items(&field(answer, name)).into_iter();
+            records
+                .enumerate()
+                .map(|(at, record)| (Some(at as f64), record))
+                .listed()
+        };
+        Ok(Some(StoredSession {
+            record,
+            outlines: kept.outlines(placed("outlines")),
+            snapshots: kept.list(keys::SNAPSHOTS, placed("snapshots")),
+            checkpoints: kept.list(keys::CHECKPOINTS, placed("checkpoints")),
+            compactions: kept.list(keys::COMPACTIONS, placed("compactions")),
+            damage: kept.0,
+        }))
     }
 
     /// Approvals as they were answered, by request.
@@ -468,26 +482,15 @@ impl Session {
     /// in advance goes, where there is one.
     async fn look(&self, in_advance: Option<&str>) -> Result<Option<Opened<JsValue>>> {
         let answer = self.ask("load", "session", Vec::new()).await?;
-        let stored = self.read(&answer);
-        let put = match &stored {
-            Ok(Some(stored)) => self.shows(&stored.record)?,
-            Ok(None) => {
-                self.known.take();
-                return Ok(None);
-            }
-            Err(_) => {
-                let cwd = field(&answer, "cwd").text().unwrap_or_default();
-                match field(&answer, "updatedAt").as_f64() {
-                    Some(time) => self.lists(SESSION, &self.id, &cwd, time, &JsValue::NULL)?,
-                    None => return stored.map(|_| None),
-                }
-            }
+        let Some(stored) = self.read(&answer)? else {
+            self.known.take();
+            return Ok(None);
         };
-        let mut calls = vec![put];
+        let mut calls = vec![self.shows(&stored.record)?];
         calls.extend(in_advance.map(|entry| self.removes(entry)));
         let _next_time = self.adapter.ask(calls, Stops).await;
         let asked = self.asked(&field(&answer, "approvals"))?;
-        Ok(stored?.map(|stored| (stored, asked)))
+        Ok(Some((stored, asked)))
     }
 
     /// What is stored. Where nothing is, the session leaves the list.

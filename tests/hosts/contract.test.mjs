@@ -114,9 +114,11 @@ export async function use(): Promise<void> {
     await runtime.deleteSession('x');
     const stop: () => void = runtime.subscribe((event: RuntimeEvent) => {
         if (event.type === 'storage-closed') void (event.reason satisfies 'upgraded' | 'deleted' | 'lost');
+        else if (event.type === 'list-incomplete') void (event.error satisfies rc.RunContextError);
         else if (event.type !== 'storage-blocked' && event.type !== 'skills-changed' && event.type !== 'permissions-changed') void (event.sessionId satisfies string);
     });
     stop();
+    void (runtime.listenerErrors satisfies string[]);
     const persistence: Persistence = await runtime.requestPersistence();
     void [persistence.persisted satisfies boolean, persistence.usage satisfies number | undefined, persistence.quota satisfies number | undefined];
 

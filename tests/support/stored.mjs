@@ -55,13 +55,14 @@ export function session({
     const positioned = (records) =>
         records.map((record, position) => [[id, position], { sessionId: id, position, ...record }]);
     const outlines = messages.map(([, outline]) => outline);
+    const counts = [snapshots, checkpoints, compactions].map((records) => records.length);
     const found = Object.fromEntries(STORES.map((store) => [store, []]));
     return {
         ...found,
         ...PERMISSIONS,
         chat_sessions: [[id, {
             id, cwd, createdAt, updatedAt, messageCount: messages.length,
-            counters: { conversation, settings }, settings: { ...SETTINGS, ...set }, commitCount: commits,
+            counters: { conversation, settings }, settings: { ...SETTINGS, ...(counts.some(Boolean) && { counts }), ...set }, commitCount: commits,
         }]],
         commits: Array.from({ length: commits }, (_, slot) => [[id, slot], { sessionId: id, slot, operationId: 'some' }]),
         message_outlines: Array.from({ length: Math.ceil(outlines.length / PACK) }, (_, pack) => [

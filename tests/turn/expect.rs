@@ -102,6 +102,9 @@ impl Expected {
         for (name, value) in self.changed.as_object().unwrap() {
             settings[name] = value.clone();
         }
+        if !(self.snapshots.is_empty() && self.checkpoints.is_empty()) {
+            settings["counts"] = json!([self.snapshots.len(), self.checkpoints.len(), 0]);
+        }
         let record = json!({
             "id": ID, "cwd": "/w", "createdAt": 1_000.0, "updatedAt": self.updated_at,
             "messageCount": self.messages.len(),

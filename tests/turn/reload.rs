@@ -466,7 +466,9 @@ fn of_a_session_that_is_not_stored_any_more_what_is_pending_can_be_forked_or_dro
             (Pending::Discard, None) => assert_eq!(one.stored().len(), 1),
             other => panic!("{other:?}"),
         }
-        // There is nothing to show.
+        // There is nothing to show, and nothing that is pending.
+        assert_eq!(second.machine().save_error(), None);
+        assert_eq!(second.machine().waiting_commits(), 0);
         assert_eq!(refused(two.prompt(&second, "more")).code(), ErrorCode::Disposed);
     }
     // With nothing pending that is an error, and changes nothing.
@@ -512,7 +514,7 @@ fn another_session_that_has_the_id_by_now_is_shown_as_it_is() {
 }
 
 /// Eleven hundred messages, of which the first thousand and more are summarised.
-fn long_session(lab: &Lab) {
+fn long_session(lab: &Lab, role_of_500: &str) {
     let messages: Vec<(Value, bool)> = (0..1_100)
         .map(|at| match at % 2 {
             0 => (typed(&format!("message {at}"), at).0, true),
@@ -531,13 +533,32 @@ fn long_session(lab: &Lab) {
             usage: None,
         };
         commit.compactions = vec![(0, compaction)];
+        // Somebody edited it by hand, and its outline not.
+        commit.messages[500].body["role"] = json!(role_of_500);
     });
+}
+
+#[test]
+fn a_message_of_another_role_than_its_outline_is_noticed_when_its_page_is_read() {
+    let lab = Lab::empty();
+    long_session(&lab, "assistant");
+    let session = lab.open();
+    assert_eq!(session.machine().damage(), []);
+    let page = |before, limit| lab.run(session.read_messages(Some(before), limit));
+    assert_eq!(page(500, 10).unwrap().len(), 10);
+    let error = refused(page(501, 10));
+    assert_eq!(error.code(), ErrorCode::StorageFailed);
+    assert_eq!(
+        error.message(),
+        "stored session `s1` is damaged: message 500: its role is `assistant`, and its outline says something else; \
+         repair it, or delete it with `deleteSession`"
+    );
 }
 
 #[test]
 fn a_long_conversation_is_forked_whole_though_only_its_end_is_loaded() {
     let lab = Lab::empty();
-    long_session(&lab);
+    long_session(&lab, "user");
     let session = lab.open();
     assert_eq!(session.machine().loaded_from(), 1_090);
     lab.storage.always(Some(Fault::Refuse));

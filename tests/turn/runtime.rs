@@ -8,7 +8,7 @@ use std::{cell::RefCell, rc::Rc};
 use runcontext::{
     ErrorCode,
     runtime::{PromptOptions, RuntimeEvent, Signal},
-    session::{NewSession, Outcome},
+    session::{NewSession, Outcome, Pending},
     skills::SkillStatus,
     storage::{Commit, ListFilter, SharedChange, Storage},
 };
@@ -225,6 +225,17 @@ fn a_turn_that_comes_to_a_session_deleted_elsewhere_is_pending_and_not_lost() {
     assert_eq!(report.save_error.unwrap().code(), ErrorCode::NotFound);
     assert_eq!(session.machine().message_count(), 2);
     assert!(lab.stored().is_empty());
+    for error in [
+        refused(lab.run(session.flush())),
+        refused(lab.prompt(&session, "more")),
+    ] {
+        let way_out = "call `reload` with `pending` set to `fork`";
+        assert!(error.message().contains(way_out), "{error}");
+    }
+    let fork = lab.run(session.reload(Some(Pending::Fork))).unwrap().unwrap();
+    let fork = lab.run(lab.runtime.open_session(&fork)).unwrap();
+    assert_eq!(fork.machine().message_count(), 2);
+    session.dispose().unwrap();
 }
 
 #[test]

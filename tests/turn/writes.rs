@@ -335,7 +335,8 @@ fn saves_stand_in_line_and_none_is_sent_before_the_one_in_front_is_answered() {
         .iter()
         .map(|commit| commit.settings.keys().cloned().collect())
         .collect();
-    assert_eq!(names, [["title"], ["pinned"], ["openTurn"]]);
+    let expected: [&[&str]; 3] = [&["title"], &["pinned"], &["counts", "openTurn"]];
+    assert_eq!(names, expected);
 }
 
 #[test]

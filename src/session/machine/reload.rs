@@ -11,7 +11,7 @@ use crate::{
     list::Listed,
     message::{MessageData, MessageIndex},
     session::{Header, Stamp, header::OF_TURN},
-    storage::{AppendedMessage, Commit, Counters, ORIGIN, SessionRecord, StoredSession},
+    storage::{AppendedMessage, COUNTS, Commit, Counters, ORIGIN, SessionRecord, StoredSession},
     untyped::{self, FromJson},
 };
 
@@ -42,14 +42,16 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// What is known of a stored conversation: the position of the first loaded message, and the messages from there on
-    /// that were saved. None where it is another's.
+    /// that were saved. None where it is another's, or something here stands in the place of what was damaged.
     pub fn known_of(&self, stored: &StoredSession) -> Option<(u32, Vec<M>)> {
         let mut pending = self.queue().flat_map(|commit| &commit.messages);
         let saved = pending
             .next()
             .map_or(self.message_count(), |message| message.index.0);
         let known = saved.saturating_sub(self.loaded_from) as usize;
-        let is_same = stored.record.origin() == self.origin && stored.record.message_count >= saved;
+        let is_same = stored.record.origin() == self.origin
+            && stored.record.message_count >= saved
+            && self.damage.is_empty();
         is_same.then(|| (self.loaded_from, self.bodies.iter().take(known).cloned().listed()))
     }
 
@@ -73,6 +75,7 @@ impl<M: MessageData> Machine<M> {
         for pending in self.queue() {
             overlay(&mut settings, pending);
         }
+        settings.insert(COUNTS.to_owned(), self.counts());
         settings.insert(ORIGIN.to_owned(), Value::from(commit.operation_id.as_str()));
         commit.create = Some(SessionRecord {
             id: id.clone(),

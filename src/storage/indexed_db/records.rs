@@ -14,8 +14,7 @@ use crate::{
         plain::{json_of, refrozen},
     },
     list::Listed,
-    message::MessageOutline,
-    storage::{AppendedMessage, Damage, OutlinePack, StoredApproval, damaged, keys},
+    storage::{AppendedMessage, OutlinePack, StoredApproval, damaged, kept::Placed},
     untyped::FromJson,
 };
 
@@ -46,59 +45,22 @@ fn unreadable(session: &str, error: &Error) -> Error {
     damaged(session, &format!("a record cannot be read ({error})"))
 }
 
-/// Reads what can be read, and takes down what cannot.
-pub struct Kept<'a>(pub &'a mut Vec<Damage>);
+/// Records that were found, each with the member that says its position.
+pub fn placed(found: &JsValue, name: &str) -> Placed {
+    let found = found.unchecked_ref::<Array>().iter();
+    found
+        .map(|record| (member(&record, name).as_f64(), record))
+        .listed()
+}
 
-impl Kept<'_> {
-    /// The records of a list, which have the positions from 0 on.
-    pub fn list<T: FromJson>(&mut self, store: &str, found: &JsValue) -> Vec<T> {
-        let mut list = Vec::new();
-        for record in self.in_place(store, "position", found) {
-            match T::from_json(&json_of(&record), "record") {
-                Ok(read) => list.push(read),
-                Err(error) => self.damaged(store, &record, "position", &error.to_string()),
-            }
-        }
-        list
+/// Packs of outlines, with what their texts say.
+pub fn packs(found: &JsValue) -> Placed {
+    let mut packs = placed(found, "pack");
+    for (_, pack) in &mut packs {
+        let text = member(pack, "outlines").as_string().unwrap_or_default();
+        *pack = JSON::parse(&text).unwrap_or_default();
     }
-
-    /// The outlines of all packs. Where one is missing they are fewer than the messages.
-    pub fn outlines(&mut self, found: &JsValue) -> Vec<MessageOutline> {
-        let mut outlines = Vec::new();
-        for pack in self.in_place(keys::OUTLINES, "pack", found) {
-            let text = member(&pack, "outlines").as_string().unwrap_or_default();
-            let read = JSON::parse(&text).unwrap_or_default();
-            match Vec::<MessageOutline>::from_json(&json_of(&read), "outlines") {
-                Ok(mut read) => outlines.append(&mut read),
-                Err(error) => self.damaged(keys::OUTLINES, &pack, "pack", &error.to_string()),
-            }
-        }
-        outlines
-    }
-
-    /// The records with a position. One that is not there is missed at the one behind it.
-    fn in_place(&mut self, store: &str, name: &str, found: &JsValue) -> Vec<JsValue> {
-        let mut records = Vec::new();
-        let mut next = 0.0;
-        for record in found.unchecked_ref::<Array>().iter() {
-            match member(&record, name).as_f64() {
-                Some(at) if at >= next && at.trunc() == at => {
-                    if at > next {
-                        self.damaged(store, &record, name, "what comes before it is missing");
-                    }
-                    next = at + 1.0;
-                    records.push(record);
-                }
-                _ => self.damaged(store, &record, name, "it does not belong here"),
-            }
-        }
-        records
-    }
-
-    fn damaged(&mut self, store: &str, record: &JsValue, name: &str, what: &str) {
-        let key = member(record, name).as_f64().map(|key| key as u32);
-        self.0.push(Damage::new(store, key, what));
-    }
+    packs
 }
 
 /// A message as it is stored.

@@ -14,12 +14,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    js::plain::{damaged_record, refrozen},
+    js::plain::refrozen,
     list::Listed,
     storage::{
-        Commit, CommitStatus, Counters, Damage, LocalFuture, SessionStorage, StoredApproval, StoredSession,
+        Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredApproval, StoredSession,
         apply::{Decision, StoredRecord, decide},
-        closed, damaged, keys,
+        closed, damaged,
+        kept::Kept,
+        keys,
     },
 };
 
@@ -101,22 +103,15 @@ impl Session {
         if record.is_undefined() {
             return Ok(None);
         }
-        let mut damage = Vec::new();
-        let record = match records::read::<StoredRecord>(&self.id, record) {
-            Ok(stored) => stored.record,
-            Err(error) => {
-                damage.push(Damage::new(keys::SESSIONS, None, error));
-                records::read(&self.id, &damaged_record(record))?
-            }
-        };
-        let mut kept = records::Kept(&mut damage);
+        let mut kept = Kept::default();
+        let read = records::read::<StoredRecord>(&self.id, record);
         Ok(Some(StoredSession {
-            outlines: kept.outlines(packs),
-            snapshots: kept.list(keys::SNAPSHOTS, snapshots),
-            checkpoints: kept.list(keys::CHECKPOINTS, checkpoints),
-            compactions: kept.list(keys::COMPACTIONS, compactions),
-            record,
-            damage,
+            record: kept.record(read.map(|stored| stored.record), record)?,
+            outlines: kept.outlines(records::packs(packs)),
+            snapshots: kept.list(keys::SNAPSHOTS, records::placed(snapshots, "position")),
+            checkpoints: kept.list(keys::CHECKPOINTS, records::placed(checkpoints, "position")),
+            compactions: kept.list(keys::COMPACTIONS, records::placed(compactions, "position")),
+            damage: kept.0,
         }))
     }
 

@@ -419,17 +419,6 @@ export const cases = {
         await runtime.close();
     },
 
-    async 'a list shows the rest where one session cannot be asked'() {
-        const inner = rc.memoryStorage();
-        const runtime = await open(inner);
-        await runtime.createSession({ id: 's' });
-        await runtime.close();
-        await inner.directory.put({ kind: 'session', id: 'lost//1', sessionId: 'lost', cwd: '', updatedAt: 5000, value: bytes('false') });
-        const failing = await open({ ...inner, session: (id) => (id === 'lost' ? { ...inner.session(id), load: () => Promise.reject(coded('storage_lost')) } : inner.session(id)) });
-        same(await listed(failing), ['s']);
-        await failing.close();
-    },
-
     async 'after the clock was set back the list says what is stored, and time stands still'() {
         const storage = rc.memoryStorage();
         let now = 2000;
@@ -604,7 +593,7 @@ export const cases = {
                 const answer = await run();
                 return name === 'session.load' && answer && isDamaged ? change(answer) : answer;
             }));
-            same((await fails(() => other.openSession('s'), 'storage_failed')).data.sessionId, 's');
+            await (await other.openSession('s')).dispose();
             same((await other.listSessions()).map(({ id, damaged }) => [id, damaged]), [['s', true]]);
             isDamaged = false;
             await (await other.openSession('s')).dispose();
@@ -636,14 +625,21 @@ export const cases = {
             same((await fails(() => unreadable.prompt('On'), 'storage_failed')).data.sessionId, 's');
             await unreadable.dispose();
             delete damage['session.readMessages'];
-            for (const change of [
-                (stored) => ({ ...stored, header: value }), (stored) => ({ ...stored, outlines: [value] }), (stored) => ({ ...stored, checkpoints: [value] }),
-                (stored) => ({ ...stored, settings: { ...stored.settings, title: value } }), (stored) => ({ ...stored, messageCount: 3 }),
+            for (const [change, ...reported] of [
+                [(stored) => ({ ...stored, header: value }), ['chat_sessions', undefined]],
+                [(stored) => ({ ...stored, outlines: [value] }), ['message_outlines', 0], ['message_outlines', undefined]],
+                [(stored) => ({ ...stored, checkpoints: [value] }), ['system_prompt_checkpoints', 0]],
+                [(stored) => ({ ...stored, settings: { ...stored.settings, title: value } }), ['chat_sessions', undefined]],
+                [(stored) => ({ ...stored, approvals: [{ id: 'a', version: 1, value }] }), ['approvals', undefined]],
             ]) {
                 damage['session.load'] = change;
-                same((await fails(() => other.openSession('s'), 'storage_failed')).data.sessionId, 's');
+                const opened = await other.openSession('s');
+                same(opened.state.damage.map(({ store, key }) => [store, key]), reported);
+                same((await fails(() => opened.prompt('On'), 'storage_failed')).data.sessionId, 's');
+                await opened.dispose();
             }
             delete damage['session.load'];
+            await (await other.openSession('s')).dispose();
             damage['directory.list'] = (found) => found.map((entry) => ({ ...entry, value }));
             same((await other.listSessions()).map(({ id, damaged }) => [id, damaged]), [['s', true]]);
             delete damage['directory.list'];
@@ -656,6 +652,65 @@ export const cases = {
         await other.deleteSession('s');
         same(await listed(other), [recent.id]);
         await other.close();
+    },
+
+    async 'an entry that is none is left out of the list, which says so, also where it is the last of a page'() {
+        const inner = rc.memoryStorage();
+        let junk = [];
+        const now = clock();
+        const runtime = await open(through(inner, async (name, args, run) => {
+            const found = await run();
+            return name === 'directory.list' && !args[0].before ? [...found.slice(0, args[0].limit - junk.length), ...junk] : found;
+        }), { now });
+        const told = [];
+        runtime.subscribe((event) => {
+            if (event.type === 'list-incomplete') told.push([event.error instanceof rc.RunContextError, event.error.code, event.error.data.cause]);
+        });
+        for (const id of ['a', 'b', 'c', 'd']) await runtime.createSession({ id, cwd: '/w' });
+        const { requestId } = await asking(runtime, 'e');
+        const [newest] = await inner.directory.list({ kind: 'session', limit: 1 });
+        for (const wrong of [{ ...newest, cwd: 5 }, { ...newest, sessionId: {} }, { ...newest, updatedAt: 'now' }, { ...newest, id: undefined }, null, 5]) {
+            for (const limit of [2, 10]) {
+                [junk, told.length] = [[wrong], 0];
+                const found = await runtime.listSessions({ limit });
+                ok(found.length > 0 && found.every(({ id }) => 'abcde'.includes(id)), JSON.stringify(found));
+                same(new Set(found.map(({ id }) => id)).size, found.length);
+                same(told.length, 1, exact(wrong));
+                same(told[0].slice(0, 2), [true, 'storage_failed']);
+                ok(/`answer(\.(cwd|sessionId|updatedAt|id))?`/.test(told[0][2]), told[0][2]);
+            }
+            told.length = 0;
+            same([(await runtime.approvals.list()).map((approval) => approval.requestId), told.length], [[requestId], 1]);
+        }
+        junk = [];
+        same((await runtime.approvals.resolve(requestId, { action: 'reject' })).outcome, 'rejected');
+        same((await listed(runtime)).sort(), ['a', 'b', 'c', 'd', 'e']);
+        same(runtime.listenerErrors, []);
+        await (await runtime.openSession('e')).abort();
+        await runtime.close();
+    },
+
+    async 'what the listeners of a runtime throw can be read'() {
+        const runtime = await open(rc.memoryStorage());
+        runtime.subscribe(() => { throw new Error('Tired.'); });
+        runtime.subscribe(async () => { throw new Error('Later.'); });
+        await runtime.createSession({ id: 's' });
+        await 0;
+        same(runtime.listenerErrors.sort(), ['Later.', 'Tired.']);
+        await runtime.close();
+    },
+
+    async 'a list shows the rest where one session cannot be asked, and says why'() {
+        const inner = rc.memoryStorage();
+        const runtime = await open(inner);
+        await runtime.createSession({ id: 's' });
+        await runtime.close();
+        await inner.directory.put({ kind: 'session', id: 'lost//1', sessionId: 'lost', cwd: '', updatedAt: 5000, value: bytes('false') });
+        const failing = await open({ ...inner, session: (id) => (id === 'lost' ? { ...inner.session(id), load: () => Promise.reject(coded('storage_lost')) } : inner.session(id)) });
+        const told = [];
+        failing.subscribe((event) => told.push([event.type, event.error.code]));
+        same([await listed(failing), told], [['s'], [['list-incomplete', 'storage_lost']]]);
+        await failing.close();
     },
 
     async 'answers that are none are said, with the storage and the method, and are nobody\'s exception'() {
@@ -829,4 +884,109 @@ async function interleaved(seed) {
     for (const id of shown) same((await outcome(() => other.openSession(id))).rejected?.code, stored.includes(id) ? undefined : 'not_found', id);
     same((await listed(other)).sort(), stored, 'the list afterwards');
     await other.close();
+}
+
+// ---- damaged sessions ----------------------------------------------------------------------------------------------------
+
+const MISSING = { role: 'missing' };
+const loaded = (change) => ({ 'session.load': change });
+const replaced = (name, at, value) => loaded((stored) => ({ ...stored, [name]: stored[name].with(at, value) }));
+/** What is read of the messages, where it begins at 0 or not. */
+const read = (change) => ({ 'session.readMessages': (found, { from }) => change(found, from) });
+const role = (value, role) => bytes(JSON.stringify({ ...JSON.parse(text(value)), role }));
+
+/** What an adapter answers of a session of three turns, and what is reported: as of a database (`stored_sessions.mjs`). */
+const DAMAGE = {
+    'a header that cannot be decoded': { answers: loaded((stored) => ({ ...stored, header: bytes('{') })), reported: [['chat_sessions']] },
+    'a setting that cannot be decoded': {
+        answers: loaded((stored) => ({ ...stored, settings: { ...stored.settings, runContext: bytes('{') } })), reported: [['chat_sessions']],
+    },
+    'settings that make no sense': {
+        answers: loaded((stored) => ({ ...stored, settings: { ...stored.settings, permissionPreset: bytes('"all"'), title: bytes('5') } })),
+        reported: [['chat_sessions'], ['chat_sessions']],
+    },
+    'a count that is too large': {
+        answers: loaded((stored) => ({ ...stored, messageCount: 8 })),
+        reported: [['messages', 6], ['messages', 7], ['message_outlines']], shown: (all) => [...all, MISSING, MISSING],
+    },
+    'a count that is too small': { answers: loaded((stored) => ({ ...stored, messageCount: 1 })), reported: [['message_outlines']] },
+    'a count that is no number': {
+        answers: loaded((stored) => ({ ...stored, messageCount: 'six' })), reported: [['chat_sessions'], ['message_outlines']],
+    },
+    'counters that are none': { answers: loaded((stored) => ({ ...stored, counters: { conversation: 'x' } })), reported: [['chat_sessions']] },
+    'outlines that are not there': { answers: loaded((stored) => ({ ...stored, outlines: [] })), reported: [['message_outlines']] },
+    'outlines that cannot be decoded': { answers: replaced('outlines', 0, bytes('{')), reported: [['message_outlines', 0], ['message_outlines']] },
+    'a snapshot that cannot be read': { answers: replaced('snapshots', 0, bytes('{"userTurn":"x"}')), reported: [['runtime_contexts', 0]], snapshots: 1 },
+    'a checkpoint that cannot be read': { answers: replaced('checkpoints', 0, bytes('{"sections":5}')), reported: [['system_prompt_checkpoints', 0]] },
+    'checkpoints that were all taken away': { answers: loaded((stored) => ({ ...stored, checkpoints: [] })), reported: [['system_prompt_checkpoints']] },
+    'a compaction that cannot be read': { answers: loaded((stored) => ({ ...stored, compactions: [bytes('{"id":5}')] })), reported: [['compactions', 0]] },
+    'an approval that cannot be read, though it says that it was approved': {
+        answers: loaded((stored) => ({ ...stored, approvals: [{ id: 'a', version: 1, value: bytes('{"status":"approved","toolCallId":"c"}') }] })),
+        reported: [['approvals']],
+    },
+    'a message that is not there': {
+        answers: read((found, from) => found.filter((_, at) => from + at !== 2)), reported: [['messages', 2]], shown: (all) => all.with(2, MISSING),
+    },
+    'a message that cannot be decoded': {
+        answers: read((found, from) => found.map((value, at) => (from + at === 2 ? bytes('{') : value))), reported: [['messages', 2]], shown: (all) => all.with(2, MISSING),
+    },
+    'a message that another role says than its outline': {
+        answers: read((found, from) => found.map((value, at) => (from + at === 1 ? role(value, 'user') : value))),
+        reported: [['messages', 1]], shown: (all) => all.with(1, { ...all[1], role: 'user' }),
+    },
+};
+
+for (const [what, { answers, reported, shown = (all) => all, snapshots = 2 }] of Object.entries(DAMAGE)) {
+    cases[`a damaged session of an adapter is opened and says where: ${what}; the rest is there, and nothing is decided, sent or saved by it`] = async () => {
+        const inner = rc.memoryStorage();
+        const runtime = await open(inner);
+        await runtime.skills.add({ content: skillFile('demo', 'Do.'), location: '/d/SKILL.md' });
+        const made = await runtime.createSession({ id: 's', cwd: '/w' });
+        for (const typed of ['One $demo', 'Two', 'Three $demo']) same(await made.prompt(typed), SUCCESS);
+        const [all, kept] = [made.messages, made.getRuntimeContexts()];
+        await made.dispose();
+        await runtime.createSession({ id: 'whole', cwd: '/w' });
+        const before = exact(await inner.session('s').load());
+
+        const asked = [];
+        let isDamaged = true;
+        const storage = {
+            ...inner,
+            session: (id) => Object.fromEntries(Object.entries(inner.session(id)).map(([method, run]) => [method, async (...args) => {
+                asked.push(`${id} ${method}`);
+                const answer = await run(...args);
+                return (id === 's' && isDamaged && answer && answers[`session.${method}`]?.(answer, ...args)) || answer;
+            }])),
+        };
+        const model = scripted(assistant('Done.'));
+        const other = await open(storage, { model });
+        const session = await other.openSession('s');
+        const { damage, messageCount, loadedFrom } = session.state;
+        same(damage.map(({ store, key }) => (key === undefined ? [store] : [store, key])), reported);
+        ok(damage.every(({ message }) => message.length > 0), 'each says what is wrong');
+        same(session.messages, shown(all));
+        same([messageCount, loadedFrom], [session.messages.length, 0]);
+        same(session.getRuntimeContexts(), kept.slice(2 - snapshots));
+        for (const refused of [
+            () => session.prompt('Go on'), () => session.begin('Go on'), () => session.setPermissionPreset(null), () => session.setTitle('x'),
+            () => session.setRunContext(null), () => session.gate({ toolCallId: 'c', toolName: 'look', arguments: {} }),
+        ]) {
+            const error = await fails(refused, 'storage_failed');
+            ok(/session `s` is damaged.*`state.damage`.*deleteSession/.test(error.message), error.message);
+        }
+        same([model.calls, asked.includes('s commit'), exact(await inner.session('s').load())], [0, false, before]);
+        same((await listed(other)).sort(), ['s', 'whole']);
+        same((await other.continueRecent()).id, 'whole');
+        same(await (await other.openSession('whole')).prompt('Hi'), SUCCESS);
+
+        // What was repaired is whole again.
+        isDamaged = false;
+        await session.reload();
+        same([session.state.damage, session.messages], [[], all]);
+        isDamaged = true;
+        await session.dispose();
+        await other.deleteSession('s');
+        same(await listed(other), ['whole']);
+        await Promise.all([other.close(), runtime.close()]);
+    };
 }

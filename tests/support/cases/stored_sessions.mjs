@@ -161,6 +161,14 @@ const DAMAGE = {
     'the last message that is not there': {
         edits: [['messages', ['s', 5], REMOVED]], reported: [['messages', 5]], shown: (all) => all.with(5, MISSING),
     },
+    'a message that another role says than its outline': {
+        edits: [['messages', ['s', 1], (record) => ({ ...record, body: { ...record.body, role: 'user' } })]],
+        reported: [['messages', 1]], shown: (all) => all.with(1, { ...all[1], role: 'user' }),
+    },
+    'an approval that cannot be read, though it says that it was approved': {
+        edits: [['approvals', ['s', 'a'], () => ({ sessionId: 's', requestId: 'a', version: 1, approval: { status: 'approved', toolCallId: 'c' } })]],
+        reported: [['approvals']],
+    },
     'a message without a body': {
         edits: [['messages', ['s', 0], ({ sessionId, index }) => ({ sessionId, index })]], reported: [['messages', 0]], shown: (all) => all.with(0, MISSING),
     },
@@ -209,6 +217,15 @@ const DAMAGE = {
     'a snapshot that is not there': { edits: [['runtime_contexts', ['s', 0], REMOVED]], reported: [['runtime_contexts', 1]], snapshots: 1 },
     'a checkpoint that cannot be read': {
         edits: [['system_prompt_checkpoints', ['s', 0], (record) => ({ ...record, sections: 5 })]], reported: [['system_prompt_checkpoints', 0]],
+    },
+    'checkpoints that were all taken away': {
+        edits: [['system_prompt_checkpoints', ['s', 0], REMOVED]], reported: [['system_prompt_checkpoints']],
+    },
+    'a compaction that nobody made': {
+        edits: [['compactions', ['s', 0], () => ({
+            sessionId: 's', position: 0, id: 'k', firstKeptMessageIndex: 2, historyMessageCount: 6, summary: 'x', timestamp: 1, provider: 'p', model: 'm',
+        })]],
+        reported: [['compactions']],
     },
     'a compaction that cannot be read': {
         edits: [['compactions', ['s', 0], () => ({ sessionId: 's', position: 0, id: 5 })]], reported: [['compactions', 0]],
