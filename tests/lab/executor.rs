@@ -76,12 +76,3 @@ impl<T> Waits<'_, T> {
 pub fn run<T>(world: &Rc<TestWorld>, future: impl Future<Output = T>) -> T {
     waits(world, future).done()
 }
-
-/// What a future brings that waits for nothing and nobody.
-pub fn at_once<T>(future: impl Future<Output = T>) -> T {
-    let mut context = Context::from_waker(Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("it waits"),
-    }
-}

@@ -1,6 +1,7 @@
 //! What a session runs on in these tests: a clock that stands still, a scripted model, tools that count, and storage
 //! that fails on demand.
 
+mod at_once;
 mod executor;
 mod faults;
 mod host;
@@ -26,7 +27,8 @@ use runcontext::{
 };
 use serde_json::{Value, json};
 
-pub use executor::{Waits, at_once, run, waits};
+pub use at_once::at_once;
+pub use executor::{Waits, run, waits};
 pub use faults::{Fault, FaultyStorage};
 pub use host::{Says, TestHost};
 pub use model::{Script, Seen, Step};

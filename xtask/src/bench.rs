@@ -5,9 +5,13 @@ use anyhow::{Result, bail};
 use crate::report::step;
 use crate::{build, places, run, setup};
 
-/// What can be measured: `gate` by `benches/gate.rs` natively and by `benches/gate.mjs` in Node, `storage` by
-/// `benches/storage.mjs` in Chromium, `postgres` by `benches/postgres.mjs` on a server of its own.
-const SUBJECTS: [&str; 3] = ["gate", "storage", "postgres"];
+/// What can be measured: `gate` by `benches/gate.rs` natively and by `benches/gate.mjs` in Node, `projection` by
+/// `benches/projection.mjs` in Node, `storage` by `benches/storage.mjs` in Chromium, `postgres` by `benches/postgres.mjs` on a server
+/// of its own.
+const SUBJECTS: [&str; 4] = ["gate", "projection", "storage", "postgres"];
+
+/// Those that need neither a browser nor a server.
+const IN_NODE: [&str; 2] = ["gate", "projection"];
 
 /// The `bench` command.
 pub fn command(arguments: &[String]) -> Result<()> {
@@ -17,7 +21,7 @@ pub fn command(arguments: &[String]) -> Result<()> {
         _ => bail!("bench takes one of: {}", SUBJECTS.join(" ")),
     };
     // Set-up says itself what it does; a browser and a server are needed for storage alone.
-    let (builder, storage) = if subjects == ["gate"] {
+    let (builder, storage) = if subjects.iter().all(|subject| IN_NODE.contains(subject)) {
         (setup::for_build()?, None)
     } else {
         let tester = setup::for_tests()?;
