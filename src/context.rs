@@ -9,7 +9,7 @@ mod snapshot;
 
 pub use crate::message::text_tokens;
 pub use budget::{BudgetParts, ContextBudget};
-pub use compaction::CompactionCheckpoint;
+pub use compaction::{CompactionCheckpoint, Summary, plan_compaction};
 pub use divergence::{DeclaredEvent, Divergence, DivergenceClass, RequestTrace, divergence};
 pub use projection::{
     Notice, NoticeCode, Projection, SkillExpansion, SkillRevision, SkillSpan, Source, materialise, project,

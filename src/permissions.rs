@@ -31,6 +31,7 @@ pub use preset::{Access, Cell, Clause, Location, Preset, cell, clauses};
 pub use rule::{Action, ApprovalRule, DEFAULT_GROUP, check_catch_all, seeded_rules};
 pub use store::{PermissionChange, PermissionGroup};
 pub(crate) use store::{RowChange, Rows, users_of};
+pub(crate) use text::REPLACES;
 pub use text::permissions_text;
 pub use tool::{
     ExtractedPath, PathAccess, PathArgument, PathRequest, Requested, ToolPolicy, extracted, texts_in,

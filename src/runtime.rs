@@ -4,6 +4,7 @@
 //! traits here. No `RefCell` borrow is held while foreign code runs.
 
 mod approvals;
+mod compaction;
 mod driver;
 mod gate;
 mod permissions;
@@ -37,6 +38,7 @@ use crate::{
 };
 
 pub use approvals::{Answer, ApprovalOutcome, ApprovalResult, FurtherBypass};
+pub use compaction::{CompactionOptions, Summarizer};
 pub use gate::Decided;
 pub use permissions::PermissionStore;
 pub use session::{PromptOptions, Session, SessionEvent, TurnReport};
@@ -174,6 +176,8 @@ pub struct Parts<M> {
     pub skills: SkillOptions,
     /// Counts tokens, by a tokenizer of the host; without one they are estimated.
     pub count_tokens: Option<Rc<CountTokens<M>>>,
+    /// How conversations are compacted.
+    pub compaction: CompactionOptions<M>,
 }
 
 impl<M> fmt::Debug for Parts<M> {

@@ -11,5 +11,7 @@ pub use approval::{Approval, ApprovalStatus, approval_not_found, rejection};
 pub use gate::{InForce, Now, OpenTurn, StoredRunContext, check_same_call, check_seconds};
 pub use header::{Header, ModelRef, NewSession, Outcome, Setting};
 pub use hint::{Hint, Takes};
-pub use machine::{Degraded, Exclusive, Incoming, Interrupted, Machine, Pending, Stamp, Surroundings};
+pub use machine::{
+    Degraded, Exclusive, Incoming, Interrupted, Machine, Pending, Stamp, Surroundings, ToSummarise,
+};
 pub use turn::{ModelRequest, Next, RequestReport, ToolCall, ToolDeclaration, TurnEnd, TurnInput};

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use converted::{Grouping, converted};
 use lab::{
-    Lab, at_once, incoming,
+    Lab, Summaries, at_once, incoming,
     pairing::{Pairs, answers_in, call_ids, call_ids_in, check_pairs, check_pairs_in, is_results},
     refused,
     spoken::{ALL, CUT_OFF, result, typed},
@@ -120,6 +120,21 @@ fn replay(session: &Rc<Session<Value>>, lab: &Lab, messages: &[Value]) -> (usize
         assert!(report.saved);
     }
     (turns, requests)
+}
+
+/// Keeps a conversation turn by turn, as if the model had been asked once in each.
+fn keep_all(session: &Rc<Session<Value>>, lab: &Lab, messages: &[Value]) {
+    let dialect = session.machine().dialect();
+    let is_typed = |message: &Value| is(message, "user") && !is_results(dialect, message);
+    for turn_messages in messages.chunk_by(|_, next| !is_typed(next)) {
+        let (typed, rest) = turn_messages.split_first().unwrap();
+        let turn = at_once(session.begin(typed, &PromptOptions::default())).unwrap();
+        turn.request().unwrap();
+        lab.run(turn.dispatched()).unwrap();
+        let rest = rest.iter().cloned().map(incoming).collect();
+        lab.run(turn.append(rest)).unwrap();
+        lab.run(turn.finish(Outcome::Success, None)).unwrap();
+    }
 }
 
 /// The conversation as a restarted program reads it from storage.
@@ -684,4 +699,78 @@ fn no_request_is_estimated_a_twentieth_under_what_its_provider_then_reported() {
         "{compared} requests: least {least:.3} of what was reported, mean {:.3}\n",
         sum / f64::from(compared)
     ));
+}
+
+#[test]
+fn a_large_session_is_compacted_until_nothing_is_left_in_every_dialect() {
+    let Some(text) = data("pi-large-session.jsonl") else {
+        return;
+    };
+    for dialect in ALL {
+        let messages = converted(dialect, &messages_of_lines(&text), Grouping::All);
+        let lab = Lab::lenient();
+        let session = lab.create_with(NewSession {
+            dialect: Some(dialect),
+            ..Lab::options()
+        });
+        keep_all(&session, &lab, &messages);
+        // Nobody reads what there is to summarise: a text that says so stands for it.
+        let summaries = Rc::<Summaries>::default();
+        let compact = |keep: u32| lab.run(session.compact(Some(keep), Some(summaries.clone())));
+        let ask = || {
+            let turn = at_once(session.begin(&json!("next"), &PromptOptions::default())).unwrap();
+            let asked = turn.request().unwrap();
+            lab.run(turn.cancel()).unwrap();
+            asked
+        };
+        let (request, report) = ask();
+        let mut before = request.messages;
+        let mut keep: u32 = report.tokens.iter().sum();
+        let (mut steps, mut calls) = (0, 0);
+        loop {
+            // A tenth less each time, and at last nothing but the newest turn.
+            keep -= keep.div_ceil(10);
+            let made = match compact(keep) {
+                Ok(made) => made,
+                Err(error) if keep > 0 => {
+                    assert_eq!(error.code(), ErrorCode::NothingToCompact);
+                    continue;
+                }
+                Err(error) => break assert_eq!(error.code(), ErrorCode::NothingToCompact),
+            };
+            steps += 1;
+            let (request, report) = ask();
+            let shown = request.messages;
+            let said = typed(dialect, &format!("scripted summary {steps}"), 1_000);
+            assert_eq!(shown[0], said);
+            assert!(
+                matches!(&report.projection.sources[0], Source::Compaction { checkpoint_id, .. } if *checkpoint_id == made.id)
+            );
+            calls += check_pairs_in(dialect, &shown).unwrap().calls;
+            // What stays is the end of what was shown before, and the summariser was given all the rest.
+            let stays = &shown[1..];
+            assert!(before.ends_with(stays) && stays.len() < before.len());
+            let seen = summaries.seen();
+            assert_eq!(seen.last().unwrap(), &before[..before.len() - stays.len()]);
+            check_pairs_in(dialect, seen.last().unwrap()).unwrap();
+            assert!(json!(shown).to_string().len() < json!(before).to_string().len());
+            before = shown;
+        }
+        // The summary, the newest turn, and what is typed next.
+        let newest = messages
+            .iter()
+            .rposition(|it| is(it, "user") && !is_results(dialect, it))
+            .unwrap();
+        assert_eq!(
+            before.len(),
+            messages[newest..].iter().filter(|it| !failed(it)).count() + 2
+        );
+        println!(
+            "{dialect:?}: {steps} summaries, {calls} calls answered, {} messages left",
+            before.len()
+        );
+        assert!(steps > 20);
+        assert_eq!(session.machine().compactions().len(), steps);
+        assert_eq!(read_back(&lab), messages);
+    }
 }

@@ -32,8 +32,12 @@ pub enum DeclaredEvent {
     Skills,
     /// Another preamble or other host sections.
     Sections,
+    /// A summary stands for what was shown before.
+    Compaction,
     /// Another model.
     Model,
+    /// Statements of earlier versions, made as messages, are shown no more.
+    LegacyContext,
 }
 
 /// How a request differs from the one dispatched before it.

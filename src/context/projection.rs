@@ -68,6 +68,18 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// The stored message that it is, or that it belongs to.
+    pub fn message_index(&self) -> MessageIndex {
+        match self {
+            Self::History { message_index, .. }
+            | Self::RuntimeContext { message_index, .. }
+            | Self::Compaction { message_index, .. }
+            | Self::InterruptedToolResult { message_index, .. } => *message_index,
+        }
+    }
+}
+
 /// Where a skill's block stands in the text in front of a user message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
@@ -114,6 +126,14 @@ pub struct Projection {
 }
 
 impl Projection {
+    /// What stands before a message that begins a turn.
+    #[must_use]
+    pub fn before(mut self, message: MessageIndex) -> Self {
+        let before = |source: &Source| source.message_index() < message;
+        self.sources.truncate(self.sources.partition_point(before));
+        self
+    }
+
     /// The expansions of one message. They stand in the order of messages.
     pub fn shown_in_front(&self, message: MessageIndex) -> &[SkillExpansion] {
         let all = self.skill_expansions.as_slice();

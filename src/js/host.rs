@@ -15,10 +15,13 @@ use super::{
 };
 use crate::{
     Result,
+    context::Summary,
     list::{Listed, hex},
     paths::{AbsolutePath, PathStyle},
     permissions::{PathRequest, ResolvedPath, ToolPolicy, definition_digest, extracted},
-    runtime::{Host, Listener, ListenerErrors, Model, OnUpdate, Signal, ToolContext, Tools, World},
+    runtime::{
+        Host, Listener, ListenerErrors, Model, OnUpdate, Signal, Summarizer, ToolContext, Tools, World,
+    },
     session::{Incoming, ModelRef, ModelRequest, RequestReport, ToolCall, ToolDeclaration},
     storage::LocalFuture,
     untyped::{FromJson, field_error},
@@ -224,6 +227,42 @@ impl Model<JsValue> for JsModel {
             let message = self.client.call(&self.complete, &arguments).await;
             let message = message.map_err(|error| error_text(&error))?;
             plain::incoming(&message, "message").map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// A summariser of the host's: the function, and whose method it is.
+pub(super) struct JsSummarizer {
+    owner: Foreign,
+    summarize: Function,
+}
+
+impl JsSummarizer {
+    /// The member `summarize`, where it is there.
+    ///
+    /// # Errors
+    /// `invalid_argument` where it is no function.
+    pub(super) fn of(owner: &Foreign) -> Result<Option<Rc<dyn Summarizer<JsValue>>>> {
+        let made = |summarize| -> Rc<dyn Summarizer<JsValue>> {
+            Rc::new(Self {
+                owner: owner.clone(),
+                summarize,
+            })
+        };
+        Ok(owner.method("summarize")?.map(made))
+    }
+}
+
+impl Summarizer<JsValue> for JsSummarizer {
+    fn summarize(&self, messages: Vec<JsValue>, abort: Signal) -> LocalFuture<'_, TextResult<Summary>> {
+        Box::pin(async move {
+            let messages = list(messages.iter().map(copy_out));
+            let options = object(&[("signal", abort_signal(&abort))]);
+            let summary = self.owner.call(&self.summarize, &[messages, options]).await;
+            let summary = summary.map_err(|error| error_text(&error))?;
+            let read = plain::json_in(&summary, "summary");
+            let read = read.and_then(|summary| Summary::from_json(&summary, "summary"));
+            read.map_err(|error| error.to_string())
         })
     }
 }

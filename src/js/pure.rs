@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    context::{CompactionCheckpoint, RuntimeContextSnapshot, materialise, project},
+    context::{self, CompactionCheckpoint, Projection, RuntimeContextSnapshot, materialise, project},
     list::{Listed, TryListed},
-    message::Dialect,
+    message::{Dialect, MessageOutline},
     prompt::{self, Checkpoint},
     skills::{self, Mentionable},
-    untyped::{self, FromJson, field_error},
+    untyped::{self, FromJson, Reader, field_error},
 };
 
 /// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual
@@ -30,37 +30,16 @@ pub fn project_model_input(
     )]
     options: JsValue,
 ) -> Result<JsValue> {
-    let copied = foreign::items(&messages, "messages")?.map(|item| {
-        let (path, message) = item?;
-        message_in(&message, &path)
-    });
-    let bodies = copied.try_listed()?;
-    let snapshots = RuntimeContextSnapshot::parse_list(&json_in(&snapshots, "snapshots")?)?;
     let options = json_in(&options, "options")?;
-    let (mut dialect, mut compaction) = (None, None::<CompactionCheckpoint>);
+    let (mut dialect, mut compaction) = (None, None);
     if !options.is_null() {
         let options = untyped::object(&options, "options")?;
         dialect = untyped::member(options, "options", "dialect")?;
         compaction = untyped::member(options, "options", "compaction")?;
     }
-    let dialect: Dialect = dialect.unwrap_or_default();
-    let read = bodies.iter().enumerate().map(|(at, body)| {
-        dialect.outline(body, true).map_err(|error| {
-            let text = format!("`messages[{at}]`: {error}");
-            Error::new(error.code(), text).with("field", format!("messages[{at}]"))
-        })
-    });
-    let outlines = read.try_listed()?;
-    let (projection, notices) = project(&outlines, &snapshots, compaction.as_ref())?;
-    let body = |index: crate::message::MessageIndex| bodies.get(index.offset()).cloned();
-    let shown = materialise(
-        dialect,
-        &projection,
-        body,
-        &outlines,
-        &snapshots,
-        compaction.as_ref(),
-    )?;
+    let given = Conversation::read(&messages, &snapshots, dialect, compaction)?;
+    let (projection, notices) = project(&given.outlines, &given.snapshots, given.compaction.as_ref())?;
+    let shown = given.shown(&projection)?;
     Ok(object(&[
         ("messages", list(shown.iter().map(copy_out))),
         ("projection", to_js(&projection)),
@@ -79,6 +58,106 @@ pub fn estimate_tokens(
     let message = message_in(&message, "message")?;
     let dialect: Option<Dialect> = FromJson::from_json(&json_in(&dialect, "dialect")?, "dialect")?;
     Ok(dialect.unwrap_or_default().outline(&message, false)?.tokens)
+}
+
+/// Which messages a summary may stand for: whole turns, those that are older than what `keepRecentTokens` keeps, from the end of
+/// the `previous` compaction on. The newest turn always stays, and a result stays with its call. `messages` is what is to be
+/// summarised, as the model sees it: the previous summary first, chosen skills in front of their messages; one that is shown as
+/// it is stored is the very message that was passed. Every message with the role `user` counts as an actual user message.
+///
+/// Throws `nothing_to_compact`, with the reason, where everything stays.
+#[wasm_bindgen(
+    js_name = "planCompaction",
+    unchecked_return_type = "{ firstKeptMessageIndex: number; messages: Message[] }"
+)]
+pub fn plan_compaction(
+    #[wasm_bindgen(unchecked_param_type = "readonly Message[]")] messages: JsValue,
+    #[wasm_bindgen(unchecked_param_type = "readonly RuntimeContextSnapshot[]")] snapshots: JsValue,
+    #[wasm_bindgen(
+        unchecked_param_type = "{ previous?: CompactionCheckpoint; keepRecentTokens: number; dialect?: Dialect }"
+    )]
+    options: JsValue,
+) -> Result<JsValue> {
+    let options = json_in(&options, "options")?;
+    let mut options = Reader::new(&options, "options");
+    let read = (
+        options.read("dialect"),
+        options.read("previous"),
+        options.integer("keepRecentTokens", 0),
+    );
+    let (dialect, previous, keep) = options.finish(read)?;
+    let given = Conversation::read(&messages, &snapshots, dialect, previous)?;
+    let (outlines, snapshots, previous) = (&given.outlines, &given.snapshots, given.compaction.as_ref());
+    let first = context::plan_compaction(outlines, snapshots, previous, keep)?;
+    let projection = project(outlines, snapshots, previous)?.0.before(first);
+    let mut shown = given.shown(&projection)?;
+    for (source, shown) in projection.sources.iter().zip(&mut shown) {
+        let at = source.message_index().offset();
+        if let Some((stored, own)) = given.bodies.get(at).zip(given.own.get(at))
+            && *shown == *stored
+        {
+            *shown = own.clone();
+        } else {
+            *shown = copy_out(shown);
+        }
+    }
+    Ok(object(&[
+        ("firstKeptMessageIndex", first.0.into()),
+        ("messages", list(shown)),
+    ]))
+}
+
+/// A conversation as a caller gives it, copied and read.
+struct Conversation {
+    /// The caller's own messages.
+    own: Vec<JsValue>,
+    bodies: Vec<JsValue>,
+    outlines: Vec<MessageOutline>,
+    snapshots: Vec<RuntimeContextSnapshot>,
+    dialect: Dialect,
+    compaction: Option<CompactionCheckpoint>,
+}
+
+impl Conversation {
+    fn read(
+        messages: &JsValue,
+        snapshots: &JsValue,
+        dialect: Option<Dialect>,
+        compaction: Option<CompactionCheckpoint>,
+    ) -> Result<Self> {
+        let mut given = Self {
+            own: Vec::new(),
+            bodies: Vec::new(),
+            outlines: Vec::new(),
+            snapshots: RuntimeContextSnapshot::parse_list(&json_in(snapshots, "snapshots")?)?,
+            dialect: dialect.unwrap_or_default(),
+            compaction,
+        };
+        for item in foreign::items(messages, "messages")? {
+            let (path, own) = item?;
+            let body = message_in(&own, &path)?;
+            let outline = given.dialect.outline(&body, true).map_err(|error| {
+                let text = format!("`{path}`: {error}");
+                Error::new(error.code(), text).with("field", path)
+            })?;
+            given.own.push(own);
+            given.bodies.push(body);
+            given.outlines.push(outline);
+        }
+        Ok(given)
+    }
+
+    /// What a plan of it shows.
+    fn shown(&self, projection: &Projection) -> Result<Vec<JsValue>> {
+        materialise(
+            self.dialect,
+            projection,
+            |index| self.bodies.get(index.offset()).cloned(),
+            &self.outlines,
+            &self.snapshots,
+            self.compaction.as_ref(),
+        )
+    }
 }
 
 /// The retained checkpoints, and one more where the sections differ from what they replay to.

@@ -11,7 +11,7 @@ use wasm_bindgen::{
 use super::{
     approvals::ApprovalInbox,
     foreign::{Foreign, callback, optional_text, text},
-    host::{self, JsHost, JsModel, JsTools, JsWorld},
+    host::{self, JsHost, JsModel, JsSummarizer, JsTools, JsWorld},
     permissions::PermissionStore,
     plain::{self, fold, list, object, to_js},
     promised,
@@ -23,7 +23,7 @@ use crate::{
     Result,
     message::{CountTokens, MessageView},
     permissions::protected_names,
-    runtime::{self, Parts, RuntimeEvent, SkillOptions, Tabs},
+    runtime::{self, CompactionOptions, Parts, RuntimeEvent, SkillOptions, Tabs},
     session::NewSession,
     storage::{
         ListFilter, SessionRecord, Storage, StorageEvent, StorageInfo,
@@ -310,7 +310,7 @@ impl Runtime {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
-        for name in ["authorize", "compaction", "defaults"] {
+        for name in ["authorize", "defaults"] {
             if options.get(name)?.is_some() {
                 return Err(options.wrong(name, "is not supported by this version; leave it out"));
             }
@@ -329,6 +329,15 @@ impl Runtime {
             }
             None => SkillOptions::default(),
         };
+        let mut compaction = CompactionOptions::default();
+        if let Some(given) = Foreign::options(&options.get_as_is("compaction")?, "options.compaction")? {
+            compaction.summarizer = JsSummarizer::of(&given)?;
+            if let Some(pressure) = given.get("pressure")? {
+                let pressure = pressure.as_f64().filter(|it| *it > 0.0 && *it <= 1.0);
+                let wrong = || given.wrong("pressure", "must be a number over 0, up to 1");
+                compaction.pressure = pressure.ok_or_else(wrong)?;
+            }
+        }
         let tools = match options.get("tools")? {
             Some(tools) => JsTools::new(&tools, "options.tools")?,
             None => JsTools::default(),
@@ -355,6 +364,7 @@ impl Runtime {
             count_tokens: count.map(|count| -> Rc<CountTokens<JsValue>> {
                 Rc::new(move |text| host::counted(&count, text))
             }),
+            compaction,
         };
         Ok((place, Box::new(parts), default_cwd))
     }

@@ -12,7 +12,7 @@ use super::{
     approvals::{approvals_to_js, result_to_js},
     foreign::{Abort, Foreign, callback, text},
     gate::decided_to_js,
-    host::{self, calls_to_js},
+    host::{self, JsSummarizer, calls_to_js},
     plain::{self, copy_out, field, intact, iso, json_in, list, message_in, object, to_js},
     promised, promised_for,
     turn::Turn,
@@ -447,7 +447,34 @@ impl Session {
         promised(Ok(async move { Ok(report_to_js(&inner.abandon().await?)) }))
     }
 
-    /// Stops the running turn, and resolves when it is over. Does nothing where none runs.
+    /// Lets a summary stand for older turns, between turns, and saves that. What is summarised is what the model sees of them, the
+    /// summary before this one first. `keepRecentTokens` is about how many tokens of the latest turns stay, by default a quarter of
+    /// what the model takes; the newest turn always stays. `summarize` is by default the runtime's. `abort()` stops it.
+    ///
+    /// Rejects, and changes nothing, with `nothing_to_compact` where everything stays, with `host_failed` where `summarize` throws,
+    /// or gives something else than a text, a blank one, or one that is no shorter than what it stands for, and with `aborted`.
+    /// Where it cannot be saved it rejects with the storage's error: the summary is shown then, and `flush()` saves it.
+    #[wasm_bindgen(unchecked_return_type = "Promise<CompactionCheckpoint>")]
+    pub fn compact(
+        &self,
+        #[wasm_bindgen(unchecked_optional_param_type = "CompactOptions")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let options = Foreign::options(&options, "options").and_then(|options| {
+            let Some(options) = options else {
+                return Ok((None, None));
+            };
+            let keep = options.get("keepRecentTokens")?;
+            let keep = keep.map(|keep| integer(&keep, "options.keepRecentTokens"));
+            Ok((keep.transpose()?, JsSummarizer::of(&options)?))
+        });
+        promised(
+            options
+                .map(|(keep, summarizer)| async move { Ok(to_js(&inner.compact(keep, summarizer).await?)) }),
+        )
+    }
+
+    /// Stops the running turn or compaction, and resolves when it is over. Does nothing where none runs.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn abort(&self) -> Promise {
         let inner = self.inner.clone();
@@ -649,6 +676,16 @@ fn event_to_js(event: &SessionEvent<JsValue>) -> JsValue {
         ]),
         SessionEvent::ApprovalAnswered { result } => {
             object(&[kind("approval-resolved"), ("result", result_to_js(result))])
+        }
+        SessionEvent::CompactionStarted { first_kept } => object(&[
+            kind("compaction-start"),
+            ("firstKeptMessageIndex", first_kept.0.into()),
+        ]),
+        SessionEvent::CompactionEnded { compaction } => {
+            object(&[kind("compaction-end"), ("compaction", to_js(compaction))])
+        }
+        SessionEvent::CompactionFailed { error } => {
+            object(&[kind("compaction-failed"), ("error", JsValue::from(error.clone()))])
         }
         SessionEvent::SettingsChanged => object(&[kind("settings")]),
         SessionEvent::Reloaded => object(&[kind("reloaded")]),

@@ -215,6 +215,16 @@ export interface RuntimeOptions {
     countTokens?: (text: string) => number;
     /** Whether results of calls that were not allowed are refused. By default true. */
     strict?: boolean;
+    /**
+     * Lets `Session.prompt` summarise older turns by itself, before a request and between its continuations, at most twice in a
+     * row. Without `summarize` it does not. Where that fails, listeners hear `compaction-failed`, and the turn goes on with what
+     * there is. A host with a loop of its own calls `Session.compact` between turns.
+     */
+    compaction?: {
+        /** The part of the input limit, over 0 and up to 1, over which a request is compacted first. By default 0.9. */
+        pressure?: number;
+        summarize?: Summarize;
+    };
     skills?: {
         /**
          * At most so many tokens of the system prompt list the skills that the model may load. By default 2,000; with 0 none is
@@ -290,6 +300,21 @@ export interface PromptOptions {
     /** Whether `$name` in the text chooses a skill. By default true. */
     mentions?: boolean;
     signal?: AbortSignal;
+}
+
+/**
+ * Writes a text that stands for these messages, which are as the model sees them. It may say who wrote it and what it cost; by
+ * default the session's provider and model are recorded.
+ */
+export type Summarize = (messages: Message[], options: { signal: AbortSignal }) => Promise<Summary> | Summary;
+export type Summary = string | { summary: string; provider?: string; model?: string; usage?: unknown };
+
+/** How a session is compacted. */
+export interface CompactOptions {
+    /** About so many tokens of the latest turns stay. By default a quarter of what the model takes, or 20,000. */
+    keepRecentTokens?: number;
+    /** By default the runtime's. */
+    summarize?: Summarize;
 }
 
 /** How a turn ended, and whether all of it is saved. */
@@ -387,6 +412,12 @@ export type SessionEvent =
     | { type: "turn-end"; result: TurnResult }
     | { type: "approval-requested"; requestId: string }
     | { type: "approval-resolved"; result: ApprovalResult }
+    /** Older turns are being summarised; the messages from `firstKeptMessageIndex` on stay. */
+    | { type: "compaction-start"; firstKeptMessageIndex: number }
+    /** A summary stands for them from now on. */
+    | { type: "compaction-end"; compaction: CompactionCheckpoint }
+    /** There is no summary, and the conversation is as it was. */
+    | { type: "compaction-failed"; error: RunContextError }
     | { type: "settings" }
     /** What is stored took the place of what was shown: look again. */
     | { type: "reloaded" }

@@ -13,7 +13,7 @@ const UNLESS: &str = "unless a rule forbids it or insists on asking";
 const GRANTS: &str = "though a relative grant not through a link, ";
 
 /// Ends the text while older permission statements are still shown to the model as messages.
-const REPLACES: &str =
+pub(crate) const REPLACES: &str =
     "These permissions replace every earlier statement about permissions in this conversation.";
 
 /// The body of the `permissions` section. It depends on nothing but the arguments.

@@ -116,7 +116,14 @@ impl<M: MessageData + 'static> Session<M> {
             match next {
                 Next::Settle(outcome, error) => return Ok((outcome, error)),
                 Next::CallModel => {
-                    let (request, report) = self.request(turn)?;
+                    let request = self.compacted_request(turn, abort).await;
+                    if abort.has_fired() && first {
+                        return Err(aborted());
+                    }
+                    if abort.has_fired() {
+                        return Ok((Outcome::Cancelled, None));
+                    }
+                    let (request, report) = request?;
                     self.dispatch(turn).await?;
                     first = false;
                     if abort.has_fired() {

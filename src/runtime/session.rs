@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, ErrorCode, Result,
-    context::{ContextBudget, Notice, NoticeCode},
+    context::{CompactionCheckpoint, ContextBudget, Notice, NoticeCode},
     list::Listed,
     message::{MessageData, MessageIndex, UserTurn, texts, turn_count},
     permissions::Preset,
@@ -101,6 +101,21 @@ pub enum SessionEvent<M> {
     ApprovalAnswered {
         /// What.
         result: ApprovalResult,
+    },
+    /// Older turns are being summarised.
+    CompactionStarted {
+        /// The first message that stays.
+        first_kept: MessageIndex,
+    },
+    /// A summary stands for them from now on.
+    CompactionEnded {
+        /// Which.
+        compaction: CompactionCheckpoint,
+    },
+    /// There is no summary; the conversation is as it was.
+    CompactionFailed {
+        /// Why.
+        error: Error,
     },
     /// Preset, model, sections, title or the like changed.
     SettingsChanged,

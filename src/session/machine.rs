@@ -3,6 +3,7 @@
 //! Everything here is synchronous and decides; nothing here waits, reads a clock or makes ids. A change shows in
 //! memory at once and puts one commit at the end of the queue; the shell saves the queue in order.
 
+mod compact;
 mod reload;
 
 use std::{
@@ -29,10 +30,10 @@ use crate::{
         Answer, Call, Dialect, INTERRUPTED, MessageData, MessageIndex, MessageOutline, OpenCalls, Role,
         StopKind, Usage, texts, turn_count,
     },
-    permissions::{Preset, permissions_text},
+    permissions::{Preset, REPLACES, permissions_text},
     prompt::{
-        Checkpoint, SKILLS, Section, diff_system_prompt, project_instructions_body, render_system_prompt,
-        replay_system_prompt, system_prompt_at, validate_host_sections,
+        Checkpoint, PERMISSIONS, SKILLS, Section, diff_system_prompt, project_instructions_body,
+        render_system_prompt, replay_system_prompt, system_prompt_at, validate_host_sections,
     },
     skills,
     storage::{
@@ -41,6 +42,7 @@ use crate::{
     },
 };
 
+pub use compact::ToSummarise;
 pub use reload::Pending;
 
 /// When a change happened, and the name under which it is saved. Both come from the shell.
@@ -415,10 +417,9 @@ impl<M: MessageData> Machine<M> {
             placement: Some(Placement::User),
         });
         let offers_skills = !input.offered_skills.is_empty();
-        self.compare_skills(&input.offered_skills)?;
-        let sections = self.sections(input.offered_skills)?;
+        let (sections, system_prompt) = self.render(input.offered_skills)?;
         self.turn = Some(Turn {
-            system_prompt: render_system_prompt(&sections)?,
+            system_prompt,
             offers_skills,
             prepared: Some(Prepared {
                 message: input.message,
@@ -437,25 +438,42 @@ impl<M: MessageData> Machine<M> {
         Ok(self.turns_begun)
     }
 
-    /// Declares whether other skills are offered than in the last dispatched prompt.
-    fn compare_skills(&mut self, offered: &str) -> Result<()> {
-        self.events.retain(|event| *event != DeclaredEvent::Skills);
-        let before = self.offered_before()?;
-        if !self.checkpoints.is_empty() && before.as_deref().unwrap_or_default() != offered {
-            self.declare(DeclaredEvent::Skills);
+    /// The system prompt as it stands, with its sections. Declares what differs from the last dispatched prompt by nobody's change
+    /// of a setting.
+    fn render(&mut self, offered_skills: String) -> Result<(Vec<Section>, String)> {
+        let legacy = self.shows_legacy_context()?;
+        let skills_before = self.section_before(SKILLS)?.unwrap_or_default();
+        let permissions_before = self.section_before(PERMISSIONS)?;
+        let changes = [
+            (
+                DeclaredEvent::Skills,
+                !self.checkpoints.is_empty() && skills_before != offered_skills,
+            ),
+            (
+                DeclaredEvent::LegacyContext,
+                permissions_before.is_some_and(|before| before.ends_with(REPLACES) != legacy),
+            ),
+        ];
+        for (event, happened) in changes {
+            self.events.retain(|declared| *declared != event);
+            if happened {
+                self.declare(event);
+            }
         }
-        Ok(())
+        let sections = self.sections(offered_skills, legacy);
+        let rendered = render_system_prompt(&sections)?;
+        Ok((sections, rendered))
     }
 
-    /// The section `<skills>` of the last dispatched prompt.
-    fn offered_before(&self) -> Result<Option<String>> {
+    /// A section of the last dispatched prompt.
+    fn section_before(&self, name: &str) -> Result<Option<String>> {
         let sections = replay_system_prompt(&self.checkpoints, u32::MAX)?;
-        let offered = sections.into_iter().find(|section| section.name == SKILLS);
-        Ok(offered.map(|section| section.content))
+        let section = sections.into_iter().find(|section| section.name == name);
+        Ok(section.map(|section| section.content))
     }
 
     /// The sections of the system prompt, as they stand.
-    fn sections(&self, offered_skills: String) -> Result<Vec<Section>> {
+    fn sections(&self, offered_skills: String, shows_legacy_context: bool) -> Vec<Section> {
         let section = |name: &str, content: String| Section {
             name: name.to_owned(),
             content,
@@ -478,10 +496,10 @@ impl<M: MessageData> Machine<M> {
             self.header.preset(),
             &directory,
             self.run_context(),
-            self.shows_legacy_context()?,
+            shows_legacy_context,
         );
-        sections.push(section("permissions", text));
-        Ok(sections)
+        sections.push(section(PERMISSIONS, text));
+        sections
     }
 
     fn shows_legacy_context(&self) -> Result<bool> {
@@ -519,21 +537,28 @@ impl<M: MessageData> Machine<M> {
 
     /// Builds the request of a turn, the user message that is not yet kept included.
     fn build_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
-        let Some(prepared) = &turn.prepared else {
+        let Some(prepared) = turn.prepared.clone() else {
             return self.build_stored_request(turn);
         };
-        let snapshot = prepared.snapshot.clone();
-        let has_snapshot = snapshot.is_some();
+        self.show_prepared(&prepared);
+        let result = self.build_stored_request(turn);
+        self.hide_prepared(&prepared);
+        result
+    }
+
+    /// Shows what a turn has prepared as if it were kept, until it is hidden again.
+    fn show_prepared(&mut self, prepared: &Prepared<M>) {
         self.bodies.push(prepared.message.clone());
         self.outlines.push(prepared.outline.clone());
-        snapshot.into_iter().append_to(&mut self.snapshots);
-        let result = self.build_stored_request(turn);
+        prepared.snapshot.iter().cloned().append_to(&mut self.snapshots);
+    }
+
+    fn hide_prepared(&mut self, prepared: &Prepared<M>) {
         self.bodies.pop();
         self.outlines.pop();
-        if has_snapshot {
+        if prepared.snapshot.is_some() {
             self.snapshots.pop();
         }
-        result
     }
 
     fn build_stored_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
@@ -1002,7 +1027,7 @@ impl<M: MessageData> Machine<M> {
             }
         };
         batch.answer(self, &becomes, stamp.now);
-        let offers_skills = self.offered_before()?.is_some();
+        let offers_skills = self.section_before(SKILLS)?.is_some();
         self.turn = Some(Turn {
             prepared: None,
             system_prompt,
@@ -1280,6 +1305,7 @@ impl<M: MessageData> Machine<M> {
             messages: self.message_count(),
             snapshots: self.snapshots.len(),
             checkpoints: self.checkpoints.len(),
+            compactions: self.compactions.len(),
         }
     }
 
@@ -1360,6 +1386,7 @@ impl<M: MessageData> Machine<M> {
         }
         commit.snapshots = numbered_from(&self.snapshots, base.snapshots);
         commit.checkpoints = numbered_from(&self.checkpoints, base.checkpoints);
+        commit.compactions = numbered_from(&self.compactions, base.compactions);
         self.queue_commit(commit, settings);
     }
 
@@ -1565,6 +1592,7 @@ struct Lengths {
     messages: u32,
     snapshots: usize,
     checkpoints: usize,
+    compactions: usize,
 }
 
 /// Outlines in packs, from a pack on.

@@ -12,12 +12,12 @@ import { installed } from '../support/project.mjs';
 const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
-    Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, Content, ContextBudget, Damage, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
+    Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, CompactOptions, Content, ContextBudget, Damage, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
     FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
     Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
     RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
-    SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
+    SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, Summarize, Summary, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
     UserMessage, UserTurn,
     CommitResult, Counters, DirectoryEntry, DirectoryStorage, Encoded, EncodedCommit, RecordStore, SessionStorage, SharedStorage, SharedStore, StorageAdapter, StoredSession,
 } from 'runcontext';
@@ -61,6 +61,11 @@ const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: '
 const options: RuntimeOptions = {
     storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool, reader], model, now: () => Date.now(), strict: false, protectedNames: ['secrets'],
     skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] }, countTokens: (text) => text.length,
+    compaction: { pressure: 0.8, summarize: async (messages: Message[]) => String(messages.length) },
+};
+const summarize: Summarize = async (messages, { signal }): Promise<Summary> => {
+    void (signal satisfies AbortSignal);
+    return { summary: String(messages.length), provider: 'p', model: 'm', usage: { input: 1 } };
 };
 const inner: StorageAdapter = rc.memoryStorage();
 const wrapped: StorageAdapter = {
@@ -182,7 +187,8 @@ export async function use(): Promise<void> {
     const snapshots: RuntimeContextSnapshot[] = session.getRuntimeContexts();
     const loaded: [LoadedSkill[] | undefined, Placement | undefined][] = snapshots.map((snapshot) => [snapshot.skills, snapshot.placement]);
     const checkpoints: SystemPromptCheckpoint[] = session.getSystemPromptCheckpoints();
-    const compactions: CompactionCheckpoint[] = session.getCompactions();
+    const compacting: CompactOptions = { keepRecentTokens: 1000, summarize };
+    const compactions: CompactionCheckpoint[] = [...session.getCompactions(), await session.compact(), await session.compact(compacting)];
     const prompt: string = session.systemPromptAt(0);
     const projection: ModelInputProjection | undefined = session.modelInputProjection;
     const promptOptions: PromptOptions = { skills: ['x'], mentions: false, signal: new AbortController().signal };
@@ -220,6 +226,9 @@ export async function use(): Promise<void> {
             case 'save-failed': return void (event.error.code satisfies RunContextErrorCode);
             case 'approval-requested': return void (event.requestId satisfies string);
             case 'approval-resolved': return void (event.result satisfies ApprovalResult);
+            case 'compaction-start': return void (event.firstKeptMessageIndex satisfies number);
+            case 'compaction-end': return void (event.compaction satisfies CompactionCheckpoint);
+            case 'compaction-failed': return void (event.error.code satisfies RunContextErrorCode);
             case 'settings': case 'saved': return;
         }
     })();
@@ -229,6 +238,8 @@ export async function use(): Promise<void> {
 
     const projected: { messages: Message[]; projection: ModelInputProjection; notices: Notice[] } =
         rc.projectModelInput(messages, snapshots, { dialect: 'loop' });
+    const planned: { firstKeptMessageIndex: number; messages: Message[] } =
+        rc.planCompaction(messages, snapshots, { keepRecentTokens: 0, previous: compactions[0]!, dialect: 'loop' });
     const retained: SystemPromptCheckpoint[] = rc.diffSystemPrompt(checkpoints, [section], 1, 1);
     const replayed: Section[] = rc.replaySystemPrompt(retained, 1);
     void [rc.estimateTokens(messages[0]!) satisfies number, rc.estimateTokens({ role: 'user', content: 'x' }, 'anthropic') satisfies number];
@@ -243,7 +254,7 @@ export async function use(): Promise<void> {
     odd.push(...policy.lint());
     void [
         pending, answers, told, led, visible, context, gated, resumed, alone, wanted, groups, rules, odd, version, info, opened, listed, status, codes, skills, page, loads, budget, header, chosen, loaded, compactions, prompt, projection, outcome, places,
-        saveError, request, report, calls, cut, forks, more, titles, id, projected, texts, fields, mentions,
+        saveError, request, report, calls, cut, forks, more, titles, id, projected, planned, texts, fields, mentions,
     ];
 }
 `;
@@ -340,6 +351,7 @@ note('ApprovalResult', await waiting);
 await session.setRunContext({ security_group: 'g' });
 note('RunContext', session.runContext);
 note('TurnResult', await turn.finish({ outcome: 'error', error: 'x' }));
+note('CompactionCheckpoint', await session.compact({ keepRecentTokens: 0, summarize: () => ({ summary: 'scripted', usage: 1 }) }));
 note('ParsedSkill', rc.parseSkill('---\\nname: demo\\ndescription: y\\n---\\nDo.').skill);
 process.stdout.write('\\n' + JSON.stringify(seen));
 `;

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { installed } from '../support/project.mjs';
 
 const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
-const [example, ownLoop, skills, ownStorage] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
+const [example, ownLoop, skills, compaction, ownStorage] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
 
 test('the first example of the README and the one of skills run as they are written', async () => {
     // What the example leaves to its reader. The model is a mock: it calls tools, answers, and keeps what it was asked. The
@@ -131,6 +131,39 @@ test('the storage of the README counts what it stores', async () => {
         const output = await project.node('--input-type=module', '--eval', `${around}${ownStorage}${told}`);
         // Nothing; the message, its outline and the system prompt; how the turn ended.
         assert.deepEqual(JSON.parse(output.split('\n').at(-1)), { counts: [0, 3, 0], info: { kind: 'counted', persistent: false }, messageCount: 1 });
+    } finally {
+        await project.remove();
+    }
+});
+
+test('the conversation of the README is compacted by its button and by itself', async () => {
+    // The model and the summariser are scripted: both say the same whatever they are given.
+    const around = `
+        const asked = [], shown = [], show = (text) => shown.push(text), compactButton = {};
+        const model = { async complete({ messages }) {
+            asked.push(messages.length);
+            return { role: 'assistant', content: [{ type: 'text', text: 'words '.repeat(30000) }], stopReason: 'stop' };
+        } };
+        const summarizeWithModel = async (messages, signal) => 'Scripted: ' + messages.length + ' ' + signal.aborted;
+    `;
+    const told = `
+        for (const text of ['one', 'two']) await session.prompt(text);
+        await compactButton.onclick();
+        for (const text of ['three', 'four', 'five', 'six', 'seven', 'eight']) await session.prompt(text);
+        const kept = session.getCompactions().map(({ firstKeptMessageIndex, model }) => [firstKeptMessageIndex, model]);
+        process.stdout.write('\\n' + JSON.stringify({ asked, shown, kept, stored: session.messages.length }));
+    `;
+    const project = await installed();
+    try {
+        const output = await project.node('--input-type=module', '--eval', `${around}${compaction}${told}`);
+        const { asked, shown, kept, stored } = JSON.parse(output.split('\n').at(-1));
+        assert.equal(stored, 16);
+        assert.deepEqual(shown.slice(0, 2), ['Summarizing', 'Scripted: 2 false']);
+        assert.deepEqual(kept[0], [2, 'claude']);
+        // At some time the window is nearly full.
+        assert.ok(kept.length >= 2, String(kept));
+        assert.equal(shown.length, 2 * kept.length);
+        assert.ok(Math.max(...asked) < 15, String(asked));
     } finally {
         await project.remove();
     }

@@ -172,6 +172,6 @@ test('the hand-written loaders, hosts and storage are right by their own types',
         lib: ['ES2022', 'DOM', 'DOM.Iterable'], types: ['node'], skipLibCheck: true,
     };
     // Files that say // @ts-check are checked; the generated glue does not.
-    await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js', 'hosts/*.js', 'storage/*.js'] }));
+    await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.js', 'hosts/*.js', 'integrations/*.js', 'storage/*.js'] }));
     await project.tsc('-p', folder);
 });

@@ -10,6 +10,7 @@ pub mod pairing;
 pub mod random;
 mod shelf;
 pub mod spoken;
+mod summaries;
 mod tabs;
 pub mod tokens;
 mod tools;
@@ -21,7 +22,10 @@ use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest
 use runcontext::{
     Error, Result,
     run_context::RunContext,
-    runtime::{Host, Parts, PromptOptions, Runtime, Session, SessionEvent, SkillOptions, Tabs, TurnReport},
+    runtime::{
+        CompactionOptions, Host, Parts, PromptOptions, Runtime, Session, SessionEvent, SkillOptions, Tabs,
+        TurnReport,
+    },
     session::{Incoming, ModelRef, NewSession, Outcome, ToolDeclaration},
     storage::{keys, memory::MemoryStorage},
 };
@@ -33,6 +37,7 @@ pub use faults::{Fault, FaultyStorage};
 pub use host::{Says, TestHost};
 pub use model::{Script, Seen, Step};
 pub use shelf::{Book, Shelf};
+pub use summaries::Summaries;
 pub use tabs::{Browser, Page};
 pub use tools::Toolbox;
 pub use world::TestWorld;
@@ -97,14 +102,23 @@ impl Lab {
         host: Option<Rc<TestHost>>,
         skills: SkillOptions,
     ) -> Self {
-        Self::beside(memory, strict, declarations, host, None, skills)
+        let compaction = CompactionOptions::default();
+        Self::beside(memory, strict, declarations, host, None, skills, compaction)
     }
 
     /// A page among those of a browser.
     pub fn in_browser(memory: MemoryStorage<Value>, page: &Rc<Page>) -> Self {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
         let skills = SkillOptions::default();
-        Self::beside(memory, true, tools, None, Some(page.clone()), skills)
+        let compaction = CompactionOptions::default();
+        Self::beside(memory, true, tools, None, Some(page.clone()), skills, compaction)
+    }
+
+    /// A page whose conversations are compacted.
+    pub fn compacting(memory: MemoryStorage<Value>, compaction: CompactionOptions<Value>) -> Self {
+        let tools = vec![declaration("add", true), declaration("write_file", false)];
+        let skills = SkillOptions::default();
+        Self::beside(memory, true, tools, None, None, skills, compaction)
     }
 
     fn beside(
@@ -114,6 +128,7 @@ impl Lab {
         host: Option<Rc<TestHost>>,
         page: Option<Rc<Page>>,
         skills: SkillOptions,
+        compaction: CompactionOptions<Value>,
     ) -> Self {
         let world = Rc::new(TestWorld::default());
         let storage = Rc::new(FaultyStorage::new(memory));
@@ -132,6 +147,7 @@ impl Lab {
             protected: vec!["secrets".to_owned()],
             skills,
             count_tokens: None,
+            compaction,
         };
         let runtime = run(&world, Runtime::open(parts)).unwrap();
         Self {
@@ -358,6 +374,11 @@ fn told(event: &SessionEvent<Value>) -> String {
         }
         SessionEvent::ApprovalAsked { .. } => "asked".to_owned(),
         SessionEvent::ApprovalAnswered { result } => result.outcome.as_str().to_owned(),
+        SessionEvent::CompactionStarted { first_kept } => format!("compacting {}", first_kept.0),
+        SessionEvent::CompactionEnded { compaction } => {
+            format!("compacted {}", compaction.first_kept_message_index.0)
+        }
+        SessionEvent::CompactionFailed { error } => format!("compaction failed {}", error.code()),
         SessionEvent::SettingsChanged => "settings".to_owned(),
         SessionEvent::Reloaded => "reloaded".to_owned(),
         SessionEvent::Saved => "saved".to_owned(),

@@ -11,7 +11,9 @@ use std::{
 use runcontext::{
     Error, ErrorCode, Result,
     permissions::PermissionChange,
-    runtime::{Parts, PermissionStore, Runtime, Signal, SkillOptions, ToolContext, Tools, World},
+    runtime::{
+        CompactionOptions, Parts, PermissionStore, Runtime, Signal, SkillOptions, ToolContext, Tools, World,
+    },
     session::{Incoming, ToolCall},
     storage::{
         DirectoryStorage, LocalFuture, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage,
@@ -56,6 +58,7 @@ pub trait Place: Sized {
             protected: vec!["secrets".to_owned()],
             skills: SkillOptions::default(),
             count_tokens: None,
+            compaction: CompactionOptions::default(),
         };
         (Runtime::open(parts).await.unwrap(), around)
     }

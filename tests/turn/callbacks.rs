@@ -467,6 +467,13 @@ fn every_event_shows_what_it_tells_of() {
                 assert!(machine.open_tool_calls().is_empty());
                 assert_eq!(machine.interrupted(), None);
             }
+            SessionEvent::CompactionStarted { first_kept } => {
+                assert!(first_kept.0 <= machine.message_count())
+            }
+            SessionEvent::CompactionEnded { compaction } => {
+                assert_eq!(machine.compactions().last(), Some(compaction));
+            }
+            SessionEvent::CompactionFailed { .. } => assert_eq!(machine.compactions(), []),
             SessionEvent::SettingsChanged | SessionEvent::Reloaded => {}
         }
         Ok(())

@@ -9,6 +9,7 @@ mod abort;
 mod approvals;
 mod budget;
 mod callbacks;
+mod compaction;
 mod dialects;
 mod expect;
 mod gate;

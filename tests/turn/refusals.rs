@@ -8,7 +8,7 @@ use std::rc::Rc;
 use runcontext::{
     ErrorCode,
     permissions::Preset,
-    runtime::{Parts, PromptOptions, Runtime, Session, Signal, SkillOptions},
+    runtime::{CompactionOptions, Parts, PromptOptions, Runtime, Session, Signal, SkillOptions},
     session::{NewSession, Outcome},
     storage::memory::MemoryStorage,
 };
@@ -233,6 +233,7 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
         protected: Vec::new(),
         skills: SkillOptions::default(),
         count_tokens: None,
+        compaction: CompactionOptions::default(),
     };
     let runtime = run(&world, Runtime::open(parts)).unwrap();
     let session = run(&world, runtime.create_session(NewSession::default())).unwrap();

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Machine, numbered_from, packs_from};
 use crate::{
     Result,
+    context::DeclaredEvent,
     list::Listed,
     message::{MessageData, MessageIndex},
     session::{Header, Stamp, header::OF_TURN},
@@ -126,6 +127,9 @@ impl<M: MessageData> Machine<M> {
             shown.budget = self.budget;
             shown.events = std::mem::take(&mut self.events);
             shown.declare_changes(&self.header);
+            if shown.compactions.len() != self.compactions.len() {
+                shown.declare(DeclaredEvent::Compaction);
+            }
         }
         // Of another session, that has the id by now, nothing was allowed.
         if is_same {

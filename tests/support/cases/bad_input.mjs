@@ -123,6 +123,9 @@ const PARAMETERS = {
     'decide resolved': [(at, value) => rc.decide({ ...QUESTION, resolved: value }), [...NONE, 'empty list'], 'threw'],
     'Policy.decide': [(at, value) => rc.compilePolicy([]).decide(value), [], 'threw'],
     pathsToResolve: [(at, value) => rc.pathsToResolve(value), [], 'threw'],
+    compact: [(at, value) => at.session.compact(value), []],
+    'compact keepRecentTokens': [(at, value) => at.session.compact({ keepRecentTokens: value, summarize: () => 's' }), []],
+    'compact summarize': [(at, value) => at.session.compact({ summarize: value }), []],
     setTitle: [(at, value) => at.session.setTitle(value), TEXTS],
     setPinned: [(at, value) => at.session.setPinned(value), FLAGS],
     markRead: [(at, value) => at.session.markRead(value), ['0']],
@@ -130,6 +133,9 @@ const PARAMETERS = {
     projectModelInput: [(at, value) => rc.projectModelInput(value, []), ['empty list'], 'threw'],
     'projectModelInput snapshots': [(at, value) => rc.projectModelInput([], value), ['empty list'], 'threw'],
     'projectModelInput options': [(at, value) => rc.projectModelInput([], [], value), [...NONE, ...PLAIN_RECORDS], 'threw'],
+    planCompaction: [(at, value) => rc.planCompaction(value, [], { keepRecentTokens: 0 }), [], 'threw'],
+    'planCompaction snapshots': [(at, value) => rc.planCompaction([], value, { keepRecentTokens: 0 }), [], 'threw'],
+    'planCompaction options': [(at, value) => rc.planCompaction([], [], value), [], 'threw'],
     'diffSystemPrompt retained': [(at, value) => rc.diffSystemPrompt(value, [], 1, 1), ['empty list'], 'threw'],
     'diffSystemPrompt sections': [(at, value) => rc.diffSystemPrompt([], value, 1, 1), ['empty list'], 'threw'],
     'diffSystemPrompt messageCount': [(at, value) => rc.diffSystemPrompt([], [], value, 1), [], 'threw'],
@@ -194,10 +200,13 @@ for (const [name, accepted] of Object.entries(SESSION_OPTIONS)) {
 const RUNTIME_OPTIONS = {
     // It may be without `cwd`.
     host: [...NONE, ...OBJECTS, 'a getter that throws'],
-    protectedNames: [...NONE, ...LISTS], tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
+    compaction: [...NONE, ...RECORDS, 'a getter that throws'], protectedNames: [...NONE, ...LISTS], tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
 };
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
     PARAMETERS[`Runtime.open ${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', [name]: value }), accepted];
+}
+for (const [name, accepted] of Object.entries({ pressure: NONE, summarize: [...NONE, ...FUNCTIONS] })) {
+    PARAMETERS[`Runtime.open compaction.${name}`] = [(at, value) => rc.Runtime.open({ storage: 'memory', compaction: { [name]: value } }), accepted];
 }
 // A group that is not there is not found.
 for (const [name, accepted] of Object.entries({ ...RULE, group_id: NONE })) {

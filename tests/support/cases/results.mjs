@@ -11,7 +11,7 @@ const tasks = async (count = 3) => {
 
 export const cases = {
     async 'options that this version does not know are refused, not ignored'() {
-        for (const name of ['authorize', 'compaction', 'defaults']) {
+        for (const name of ['authorize', 'defaults']) {
             const error = await fails(() => rc.Runtime.open({ storage: 'memory', [name]: {} }), 'invalid_argument');
             same(error.data.field, `options.${name}`);
         }
