@@ -17,6 +17,7 @@ mod session;
 mod skills;
 pub(crate) mod storage;
 mod tabs;
+mod transfer;
 mod turn;
 mod types;
 

@@ -12,6 +12,7 @@ mod session;
 mod signal;
 mod skills;
 mod tabs;
+mod transfer;
 mod turn;
 
 use std::{
@@ -47,6 +48,7 @@ pub use skills::{
     ListedFile, Progress, Refreshing, SkillChange, SkillFile, SkillOptions, SkillSource, load_tool,
 };
 pub use tabs::Tabs;
+pub use transfer::{Export, ImportOptions, ImportProgress, Part, Source};
 pub use turn::Turn;
 
 /// What the surroundings give: time, ids, and a place for work that nobody awaits.
@@ -275,7 +277,10 @@ impl<M: MessageData + 'static> Runtime<M> {
             closed: Cell::new(false),
         });
         runtime.hear_others();
-        runtime.parts.storage.lend(runtime.parts.world.clone());
+        let world = runtime.parts.world.clone();
+        runtime.parts.storage.lend(world.clone());
+        let clearing = runtime.clone();
+        world.spawn(Box::pin(async move { clearing.clear_leftovers().await }));
         let told = Rc::downgrade(&runtime);
         runtime.parts.storage.watch(Rc::new(move |event| {
             if let Some(runtime) = told.upgrade() {
@@ -380,7 +385,9 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// loaded one on.
     async fn load(&self, storage: &dyn SessionStorage<M>, known: Known<'_, M>) -> Result<Option<Machine<M>>> {
         let (stored, mut asked, first, bodies) = loop {
-            let Some((mut stored, asked)) = storage.open().await? else {
+            let opened = storage.open().await?;
+            let shown = opened.filter(|(stored, _)| !stored.record.is_staged());
+            let Some((mut stored, asked)) = shown else {
                 return Ok(None);
             };
             stored.damage.append(&mut stored.miscounted());

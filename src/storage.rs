@@ -105,7 +105,20 @@ pub(crate) const COUNTS: &str = "counts";
 /// The name among the settings of the operation that created the session.
 pub(crate) const ORIGIN: &str = "origin";
 
+/// What leads nowhere stays for an hour, in milliseconds: what it was put for may be about to be stored.
+pub(crate) const OLD: f64 = 3_600_000.0;
+
+/// The time of a session that is staged: it was begun at this one, and no session has a time before the epoch.
+pub(crate) fn staged_time(now: f64) -> f64 {
+    -now.max(1.0)
+}
+
 impl SessionRecord {
+    /// Whether an import has not shown it yet: no list shows it, and nothing opens it.
+    pub fn is_staged(&self) -> bool {
+        self.updated_at < 0.0
+    }
+
     /// Tells the session from one that had its id before: the operation that created it. Empty where that is not known.
     pub fn origin(&self) -> &str {
         self.settings
@@ -432,6 +445,10 @@ pub trait Storage<M> {
     }
     /// The list of sessions.
     fn directory(&self) -> Rc<dyn DirectoryStorage>;
+    /// Sessions that are staged, where they can be found without a look at every other.
+    fn staged(&self) -> LocalFuture<'_, Result<Vec<SessionRecord>>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
     /// Ends the connection. Later calls fail with `disposed`.
     fn close(&self);
 }

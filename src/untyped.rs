@@ -303,6 +303,12 @@ impl ToJson for u32 {
     }
 }
 
+impl ToJson for Value {
+    fn to_json(&self) -> Value {
+        self.clone()
+    }
+}
+
 /// An object with these members.
 pub(crate) fn to_object(members: &[(&str, &dyn ToJson)]) -> Value {
     let mut object = Map::new();

@@ -26,7 +26,7 @@ export interface EncodedCommit {
     sessionId: string;
     /** Names this change for ever. At least the last 1,024 of a session are remembered. */
     operationId: string;
-    /** Milliseconds since the epoch; becomes the session's `updatedAt`. */
+    /** Milliseconds since the epoch; becomes the session's `updatedAt`. Below 0 while an import is under way: nobody is shown it. */
     timestamp: number;
     /** The operation that created the session that is meant: its id may be another's by now. */
     origin: string;

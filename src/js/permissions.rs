@@ -156,6 +156,14 @@ impl PermissionStore {
         self.change(rule_id(&id).map(PermissionChange::DeleteRule))
     }
 
+    /// Takes rows of another store, all or nothing, as they stand in a dump of SQLite that was made JSON: `locked` may be 0 or 1, what is
+    /// null is absent, and other columns are not looked at. A group among them takes the place of the one with its id, with all of its
+    /// rules; rules of other groups are added to them. A rule keeps its id where that is free.
+    #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
+    pub fn import(&self, #[wasm_bindgen(unchecked_param_type = "PermissionRows")] rows: JsValue) -> Promise {
+        self.change(json_in(&rows, "rows").map(PermissionChange::Import))
+    }
+
     /// What is odd about the rules that sessions of a group look at, or about each group by itself.
     #[wasm_bindgen(unchecked_return_type = "Promise<LintFinding[]>")]
     pub fn lint(&self, #[wasm_bindgen(unchecked_optional_param_type = "string")] group: JsValue) -> Promise {

@@ -4,17 +4,39 @@ use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
     foreign::{self, optional_text, text},
-    plain::{bytes_in, copy_out, json_in, list, message_in, object, to_js},
+    plain::{bytes_in, copy_out, json_in, json_of, list, message_in, object, to_js},
 };
 use crate::{
     Error, Result,
     context::{self, CompactionCheckpoint, Projection, RuntimeContextSnapshot, materialise, project},
     list::{Listed, TryListed},
-    message::{Dialect, MessageOutline},
+    message::{Dialect, MessageData, MessageOutline},
     prompt::{self, Checkpoint},
+    run_context::RunContext,
     skills::{self, Mentionable},
     untyped::{self, FromJson, Reader, field_error},
 };
+
+/// A run context as it stands in a column of a table that was made JSON: null, JSON text, or an object. What it has beside the five
+/// fields is kept.
+#[wasm_bindgen(js_name = "parseRunContext", unchecked_return_type = "RunContext | null")]
+pub fn parse_run_context(
+    #[wasm_bindgen(unchecked_param_type = "string | RunContext | null")] column: JsValue,
+) -> Result<JsValue> {
+    let column = json_in(&column, "column")?;
+    let said = match column.as_str() {
+        Some(text) => JsValue::from_str(text).parsed().map(|said| json_of(&said)),
+        None => Some(column),
+    };
+    let said = said.ok_or_else(|| {
+        field_error(
+            "column",
+            "is no JSON text; pass null where there is no run context",
+        )
+    })?;
+    Option::<RunContext>::from_json(&said, "column")?;
+    Ok(to_js(&said))
+}
 
 /// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual
 /// user message.

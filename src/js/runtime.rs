@@ -18,6 +18,7 @@ use super::{
     session::Session,
     skills::SkillCatalog,
     tabs::JsTabs,
+    transfer::{Importing, exported},
 };
 use crate::{
     Result,
@@ -236,6 +237,37 @@ impl Runtime {
             inner.delete_session(&id).await?;
             Ok(JsValue::UNDEFINED)
         }))
+    }
+
+    /// Stores a session file, loop-session version 2: a header line, then one message to a line. Nothing of it is seen before all of it
+    /// is stored. The session keeps its id (`conflict` where that is taken), or gets a new one. `import_invalid` has the `line` that is
+    /// wrong. A file brings its permissions: import only what you trust.
+    #[wasm_bindgen(js_name = "importSession", unchecked_return_type = "Promise<SessionInfo>")]
+    pub fn import_session(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "string | Uint8Array | Blob | ReadableStream<Uint8Array>")]
+        source: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "ImportOptions")] options: JsValue,
+    ) -> Promise {
+        let inner = self.inner.clone();
+        let importing = Importing::new(&source, &options, inner.listener_errors());
+        promised(importing.map(|importing| async move {
+            let record = importing.run(&inner).await?;
+            Ok(session_info(&record))
+        }))
+    }
+
+    /// A stored session as a session file. It is read as the stream is; what is wrong is an error of the stream. What is pending is
+    /// not in it, nor are approvals.
+    #[wasm_bindgen(
+        js_name = "exportSession",
+        unchecked_return_type = "ReadableStream<Uint8Array>"
+    )]
+    pub fn export_session(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "string")] id: JsValue,
+    ) -> Result<JsValue> {
+        Ok(exported(self.inner.clone(), text(&id, "id")?))
     }
 
     /// Asks the browser to clear nothing that is saved by itself; it may ask a person. Says what came of it, and how many bytes

@@ -9,7 +9,8 @@ const UNREADABLE = 'a value is no JSON text as it was stored';
 /** A value as it is stored. What JSON lacks is an object whose only member is `$`. */
 export const encoded = (value) => new TextEncoder().encode(JSON.stringify(tagged(value)));
 
-function tagged(value) {
+/** The same, as plain data of JSON. */
+export function tagged(value) {
     if (Object.is(value, -0)) return { $: '-0' };
     if (typeof value !== 'object' || value === null) return value;
     if (isBytes(value)) return { $: { bytes: base64(value) } };
@@ -35,7 +36,7 @@ function decoded(bytes) {
 }
 
 /** Of what JSON text said, which is nobody else's. */
-function untagged(value) {
+export function untagged(value) {
     if (typeof value !== 'object' || value === null) return value;
     if (!Array.isArray(value) && isTag(value)) return ofTag(value.$);
     // Each name is a member of the value's own, so that none is a setter.

@@ -14,7 +14,7 @@ use crate::{
     Error, ErrorCode, Result,
     runtime::{Signal, World},
     storage::{
-        LocalFuture, StorageEvent, StorageInfo, StorageListener, apply::missing, closed, damaged, host::OLD,
+        LocalFuture, OLD, StorageEvent, StorageInfo, StorageListener, apply::missing, closed, damaged,
         unanswered,
     },
     untyped::FromJson,

@@ -63,6 +63,34 @@ export async function isHeld(name) {
 }
 
 /**
+ * Holds a lock alone. Resolves to what lets go of it; to false where somebody has it, here or elsewhere; to nothing where nobody
+ * can say.
+ *
+ * @param {string} name
+ * @returns {Promise<(() => void) | false | undefined>}
+ */
+export function claim(name) {
+    return new Promise((resolve) => {
+        const held = (/** @type {Lock | null} */ lock) => {
+            if (lock === null) return resolve(false);
+            return /** @type {Promise<void>} */ (new Promise((ended) => {
+                const end = () => {
+                    ends.delete(end);
+                    ended();
+                };
+                ends.add(end);
+                resolve(end);
+            }));
+        };
+        try {
+            navigator.locks.request(name, { ifAvailable: true }, held).catch(() => resolve(undefined));
+        } catch {
+            resolve(undefined);
+        }
+    });
+}
+
+/**
  * Joins a channel, or gives undefined where there is none.
  *
  * @param {string} name

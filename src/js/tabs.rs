@@ -19,6 +19,7 @@ extern "C" {
     fn hold(name: &str) -> Promise;
     #[wasm_bindgen(js_name = "isHeld")]
     fn is_held(name: &str) -> Promise;
+    fn claim(name: &str) -> Promise;
     fn join(name: &str, heard: &JsValue) -> JsValue;
     fn say(channel: &JsValue, text: &str);
     fn leave(channel: &JsValue);
@@ -57,6 +58,20 @@ impl Tabs for JsTabs {
     fn is_marked(&self, session: &str) -> LocalFuture<'static, bool> {
         let held = JsFuture::from(is_held(&self.lock(session)));
         Box::pin(async move { held.await.is_ok_and(|held| held.is_truthy()) })
+    }
+
+    fn claim(&self, session: &str, until: Signal) -> LocalFuture<'static, Option<bool>> {
+        let claimed = JsFuture::from(claim(&[&self.name, ":import:", session].concat()));
+        Box::pin(async move {
+            let claimed = claimed.await.unwrap_or_default();
+            match claimed.dyn_into::<Function>() {
+                Ok(end) => {
+                    until.on_fire(move || drop(end.call0(&JsValue::UNDEFINED)));
+                    Some(true)
+                }
+                Err(answer) => answer.as_bool(),
+            }
+        })
     }
 
     fn say(&self, hint: &str) {

@@ -262,6 +262,34 @@ export interface RefreshOptions {
     onProgress?: (progress: { read: number; files: number }) => void;
 }
 
+/** Rows of the tables `tool_permission_groups` and `approval_rules`. */
+export interface PermissionRows {
+    groups?: { id: string; name: string; description?: string | null; [column: string]: unknown }[];
+    rules?: {
+        id?: number | null;
+        agent_id?: string | null;
+        source?: string | null;
+        tool_pattern: string;
+        path_pattern?: string | null;
+        action: string;
+        note?: string | null;
+        priority?: number | null;
+        group_id?: string | null;
+        locked?: boolean | number | null;
+        [column: string]: unknown;
+    }[];
+}
+
+/** How a session file is imported. */
+export interface ImportOptions {
+    /** Whether the session keeps its id, which is the default, or gets a new one. */
+    id?: "keep" | "new";
+    /** Stops it; then nothing is stored. */
+    signal?: AbortSignal;
+    /** Hears how many bytes were read, and how many messages were stored. */
+    onProgress?: (progress: { bytes: number; messages: number }) => void;
+}
+
 /** What a session begins with. */
 export interface SessionOptions {
     /** 1 to 128 letters, digits, `_` or `-`; by default a UUID. */

@@ -8,7 +8,7 @@ use crate::{
     Error, ErrorCode, Result,
     list::Listed,
     storage::{SharedChange, keys},
-    untyped::{self, FromJson, Reader, ToJson, field_error, insert_sorted, to_object},
+    untyped::{self, FromJson, Numbered, Reader, ToJson, field_error, insert_sorted, join, to_object},
 };
 
 /// A set of rules with a name. A session looks at those of its own group, then at those of `default`.
@@ -81,6 +81,9 @@ pub enum PermissionChange {
     UpdateRule(i64, Value),
     /// A rule goes.
     DeleteRule(i64),
+    /// Rows of another store, `{ groups, rules }`. A group among them takes the place of the one with its id, with its rules; a rule
+    /// keeps its id where that is free.
+    Import(Value),
 }
 
 /// One row that is written or removed.
@@ -290,6 +293,7 @@ impl Rows {
                 let id = if damaged { *id } else { self.rule(*id)?.id };
                 Ok(vec![RowChange::RemoveRule(id)])
             }
+            PermissionChange::Import(rows) => self.import(rows),
         }
     }
 
@@ -367,6 +371,77 @@ impl Rows {
             ));
         }
         self.fitting(rule)
+    }
+
+    fn import(&self, given: &Value) -> Changes {
+        let mut rows = Reader::new(given, "rows");
+        let groups: Vec<Value> = rows.read_or_default("groups");
+        let given: Vec<Value> = rows.read_or_default("rules");
+        rows.finish(())?;
+        let mut changes = Vec::new();
+        // What is there afterwards. Numbers of rules are given behind every number that was given, or that is brought.
+        let mut after = Self {
+            groups: self.groups.clone(),
+            rules: self.rules.clone(),
+            next: self.next,
+            ..Self::default()
+        };
+        let mut replaced: Vec<String> = Vec::new();
+        for (at, group) in groups.iter().enumerate() {
+            let path = format!("rows.groups[{at}]");
+            let group = PermissionGroup::parse(group, &path, None)?;
+            if replaced.contains(&group.id) {
+                return Err(field_error(
+                    &join(&path, "id"),
+                    "is that of another group among these",
+                ));
+            }
+            replaced.push(group.id.clone());
+            after.apply(RowChange::PutGroup(group.clone()));
+            changes.push(RowChange::PutGroup(group));
+        }
+        after.rules.retain(|rule| !replaced.contains(&rule.group_id));
+        let mut rules = Vec::new();
+        let mut ids = Numbered::default();
+        for (at, row) in given.iter().enumerate() {
+            let path = format!("rows.rules[{at}]");
+            let mut row = row.clone();
+            // SQLite has no other truth.
+            if let Some(locked) = row.get_mut("locked")
+                && let Some(number @ (0.0 | 1.0)) = locked.as_f64()
+            {
+                *locked = Value::from(number == 1.0);
+            }
+            let has_id = untyped::object(&row, &path)?
+                .get("id")
+                .is_some_and(|id| !id.is_null());
+            let mut rule = ApprovalRule::from_json(&row, &path)?;
+            if has_id && !ids.add(&rule.id.to_string(), at) {
+                return Err(field_error(
+                    &join(&path, "id"),
+                    "is that of another rule among these",
+                ));
+            }
+            let is_taken = |taken: &ApprovalRule| taken.id == rule.id;
+            if !has_id || after.rules.iter().chain(&self.damaged_rules).any(is_taken) {
+                rule.id = -1;
+            }
+            after.next = after.next.max(rule.id + 1);
+            rules.push(rule);
+        }
+        for mut rule in rules {
+            if rule.id < 0 {
+                rule.id = after.next;
+            }
+            changes.append(&mut after.fitting(rule.clone())?);
+            after.apply(RowChange::PutRule(rule));
+        }
+        for rule in &self.rules {
+            if !after.rules.iter().any(|kept| kept.id == rule.id) {
+                changes.push(RowChange::RemoveRule(rule.id));
+            }
+        }
+        Ok(changes)
     }
 
     fn fitting(&self, rule: ApprovalRule) -> Changes {

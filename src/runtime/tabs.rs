@@ -18,6 +18,9 @@ pub trait Tabs {
     fn mark(&self, session: &str, until: Signal) -> LocalFuture<'static, ()>;
     /// Whether somebody has marked a session. False where nobody can say.
     fn is_marked(&self, session: &str) -> LocalFuture<'static, bool>;
+    /// Has a session for an import until the signal fires, alone, and says so. False where somebody else has it, in this page too;
+    /// none where nobody can say.
+    fn claim(&self, session: &str, until: Signal) -> LocalFuture<'static, Option<bool>>;
     /// Says something to all others.
     fn say(&self, hint: &str);
     /// Hears what others say, from now on.

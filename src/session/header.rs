@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     Error, ErrorCode, Result,
+    list::Listed,
     message::Dialect,
     permissions::Preset,
     prompt::{InstructionFile, Section, validate_host_sections},
@@ -158,8 +159,14 @@ macro_rules! settings {
 
             /// What can be read of a stored record's settings, and why the others cannot.
             pub fn readable(stored: &BTreeMap<String, Value>) -> (Self, Vec<Error>) {
+                let (header, refusals) = Self::read(stored);
+                (header, refusals.iter().map(unreadable).listed())
+            }
+
+            /// The same of settings that need not be stored, with the name of each that is refused.
+            pub(super) fn read(settings: &BTreeMap<String, Value>) -> (Self, Refusals) {
                 let mut refusals = Vec::new();
-                let header = Self { $($field: read(stored, $name, &mut refusals),)* };
+                let header = Self { $($field: read(settings, $name, &mut refusals),)* };
                 (header, refusals)
             }
         }
@@ -206,22 +213,29 @@ settings! {
 /// Settings that say what became of the last turn. They belong to the conversation.
 pub(super) const OF_TURN: [&str; 3] = ["openTurn", "outcome", "error"];
 
+/// Settings that cannot be read, and why.
+type Refusals = Vec<(&'static str, Error)>;
+
 /// A stored setting; one that is not there, or cannot be read, has its default.
-fn read<T: FromJson + Default>(stored: &BTreeMap<String, Value>, name: &str, refusals: &mut Vec<Error>) -> T {
+fn read<T: FromJson + Default>(
+    stored: &BTreeMap<String, Value>,
+    name: &'static str,
+    refusals: &mut Refusals,
+) -> T {
     let Some(value) = stored.get(name) else {
         return T::default();
     };
     T::from_json(value, name).unwrap_or_else(|cause| {
-        refusals.push(unreadable(name, &cause));
+        refusals.push((name, cause));
         T::default()
     })
 }
 
-fn unreadable(name: &str, cause: &Error) -> Error {
+fn unreadable((name, cause): &(&str, Error)) -> Error {
     let text = format!(
         "a stored setting cannot be read: {cause}; repair it, or delete the session with `deleteSession`"
     );
-    Error::new(ErrorCode::StorageFailed, text).with("field", name)
+    Error::new(ErrorCode::StorageFailed, text).with("field", *name)
 }
 
 impl FromJson for Preset {

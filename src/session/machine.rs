@@ -1608,7 +1608,7 @@ fn packs_from(outlines: &[MessageOutline], first: u32) -> Vec<OutlinePack> {
         .listed()
 }
 
-fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
+pub(super) fn numbered_from<T: Clone>(items: &[T], from: usize) -> Vec<(u32, T)> {
     let numbered = items.iter().zip(0u32..).skip(from);
     numbered.map(|(item, at)| (at, item.clone())).listed()
 }

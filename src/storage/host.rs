@@ -276,9 +276,6 @@ const APPROVAL: &str = "approval";
 /// So many entries are asked for at once, at most.
 const MOST: u32 = 500;
 
-/// An entry that leads nowhere stays for an hour, in milliseconds: what it was put for may be about to be stored.
-pub(crate) const OLD: f64 = 3_600_000.0;
-
 /// An entry as it is listed.
 struct Entry {
     id: String,
@@ -433,6 +430,11 @@ impl Session {
         [&self.id, "/", request].concat()
     }
 
+    /// The entry that is put before a session is created, by the operation that creates it. No session and no request has such an id.
+    fn in_advance(&self, origin: &str) -> String {
+        self.entry_of(&["/", origin].concat())
+    }
+
     fn lists(&self, kind: &str, id: &str, cwd: &str, updated_at: f64, value: &JsValue) -> Result<Call<'_>> {
         let entry = object(&[
             ("kind", kind.into()),
@@ -486,6 +488,15 @@ impl Session {
             self.known.take();
             return Ok(None);
         };
+        if stored.record.is_staged() {
+            // What was put in advance is all that leads to it.
+            let own = self.in_advance(stored.record.origin());
+            self.known.replace(Some(stored.record.clone()));
+            if let Some(other) = in_advance.filter(|entry| **entry != own) {
+                let _next_time = self.adapter.ask(vec![self.removes(other)], GoesOn).await;
+            }
+            return Ok(Some((stored, Vec::new())));
+        }
         let mut calls = vec![self.shows(&stored.record)?];
         calls.extend(in_advance.map(|entry| self.removes(entry)));
         let _next_time = self.adapter.ask(calls, Stops).await;
@@ -507,6 +518,13 @@ impl Session {
         let in_advance = Some(entry.id.as_str()).filter(|id| *id != self.id);
         match self.look(in_advance).await {
             Ok(None) if self.adapter.is_old(entry.updated_at) => self.leaves(&entry.id).await,
+            Ok(Some((staged, _))) if staged.record.is_staged() => {
+                // Whoever imported it is gone.
+                if self.adapter.is_old(entry.updated_at) {
+                    self.delete().await?;
+                }
+                Ok(None)
+            }
             found => found,
         }
         .map(|stored| stored.is_some())
@@ -533,6 +551,10 @@ impl Session {
                 None => return Ok(()),
             },
         };
+        if record.is_staged() {
+            self.known.replace(Some(record));
+            return Ok(());
+        }
         let mut calls = vec![self.shows(&record)?];
         calls.extend(in_advance.map(|entry| self.removes(entry)));
         let shown = self.adapter.ask(calls, Stops).await.map(drop);
@@ -711,13 +733,18 @@ impl SessionStorage<JsValue> for Session {
             let next = after(&commit, &before)?;
 
             let mut calls = Vec::new();
-            // Whether it is stored is not known yet; who lists it looks. No session and no request has such an id.
-            let in_advance = commit
-                .create
-                .is_some()
-                .then(|| self.entry_of(&["/", &commit.operation_id].concat()));
-            if let Some(id) = &in_advance {
-                calls.push(self.lists(SESSION, id, &next.cwd, next.updated_at, &JsValue::FALSE)?);
+            // Whether it is stored is not known yet; who lists it looks. What is staged has this entry until it is shown.
+            let is_first = commit.create.is_some();
+            let in_advance = (is_first || before.is_staged() && !next.is_staged()).then(|| {
+                self.in_advance(if is_first {
+                    &commit.operation_id
+                } else {
+                    &commit.origin
+                })
+            });
+            if let Some(id) = in_advance.as_ref().filter(|_| is_first) {
+                let time = next.updated_at.abs();
+                calls.push(self.lists(SESSION, id, &next.cwd, time, &JsValue::FALSE)?);
             }
             self.announces(&commit, &next.cwd, &mut calls)?;
             calls.push(self.call("commit", "commit", vec![self.encode(&commit, &next)?]));
@@ -753,10 +780,14 @@ impl SessionStorage<JsValue> for Session {
             // One that is damaged can be deleted; its entries go when they are looked at.
             let asked = self.approvals().await.unwrap_or_default();
             self.ask("delete", "nothing", Vec::new()).await?;
-            let gone = asked
+            let mut gone = asked
                 .iter()
-                .map(|approval| self.removes(&self.entry_of(&approval.id)));
-            let _next_time = self.adapter.ask(gone.listed(), GoesOn).await;
+                .map(|approval| self.removes(&self.entry_of(&approval.id)))
+                .listed();
+            if let Some(staged) = self.known.borrow().as_ref().filter(|known| known.is_staged()) {
+                gone.push(self.removes(&self.in_advance(staged.origin())));
+            }
+            let _next_time = self.adapter.ask(gone, GoesOn).await;
             // Somebody may have made another of its name meanwhile.
             let _next_time = self.leaves(&self.id).await;
             Ok(())

@@ -114,6 +114,19 @@ impl Storage<JsValue> for IndexedDb {
         Rc::new(Directory(Rc::clone(&self.0)))
     }
 
+    fn staged(&self) -> LocalFuture<'_, Result<Vec<SessionRecord>>> {
+        Box::pin(async move {
+            let ask = |work: &Work| {
+                let index = given(work.store(keys::SESSIONS)?.index(schema::BY_UPDATED))?;
+                let range = records::range(IdbKeyRange::upper_bound(&shown()))?;
+                Ok(vec![work.ask(index.get_all_with_key(&range))?])
+            };
+            let found = self.0.read(&[keys::SESSIONS], &ask).await?;
+            let found: Array = found.into_iter().next().unwrap_or_default().unchecked_into();
+            found.iter().map(entry).try_listed()
+        })
+    }
+
     fn close(&self) {
         self.0.close();
     }
@@ -303,23 +316,30 @@ fn take(found: &Array, limit: u32, cursor: Vec<JsValue>) -> Result<Next> {
     Ok(Next::Again)
 }
 
+/// Comes before every session that is shown, and behind those that are staged, whose times are before all times.
+fn shown() -> JsValue {
+    Array::of1(&0.into()).into()
+}
+
 /// The part of an index that comes before the last entry of the page before.
 fn before(filter: &ListFilter) -> Result<JsValue> {
-    let last = filter.before.as_ref().map(|(updated_at, id)| {
-        let position = Array::new();
-        if let Some(cwd) = &filter.cwd {
-            position.push(&cwd.as_str().into());
+    let (first, last) = match &filter.cwd {
+        Some(cwd) => (records::key(cwd, 0), records::beginning(cwd).1),
+        None => (shown(), Array::of1(&Array::new()).into()),
+    };
+    let last = match &filter.before {
+        Some((updated_at, id)) => {
+            let position = Array::new();
+            if let Some(cwd) = &filter.cwd {
+                position.push(&cwd.as_str().into());
+            }
+            position.push(&JsValue::from_f64(*updated_at));
+            position.push(&JsValue::from_str(id));
+            position.into()
         }
-        position.push(&JsValue::from_f64(*updated_at));
-        position.push(&JsValue::from_str(id));
-        JsValue::from(position)
-    });
-    records::range(match (filter.cwd.as_deref().map(records::beginning), last) {
-        (Some((first, _)), Some(last)) => {
-            IdbKeyRange::bound_with_lower_open_and_upper_open(&first, &last, false, true)
-        }
-        (Some((first, last)), None) => IdbKeyRange::bound(&first, &last),
-        (None, Some(last)) => IdbKeyRange::upper_bound_with_open(&last, true),
-        (None, None) => IdbKeyRange::lower_bound(&Array::new()),
-    })
+        None => last,
+    };
+    records::range(IdbKeyRange::bound_with_lower_open_and_upper_open(
+        &first, &last, false, true,
+    ))
 }

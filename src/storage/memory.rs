@@ -241,6 +241,14 @@ impl<M: Clone + 'static> Storage<M> for MemoryStorage<M> {
         Rc::new(MemoryDirectory(self.connection()))
     }
 
+    fn staged(&self) -> LocalFuture<'_, Result<Vec<SessionRecord>>> {
+        Box::pin(async move {
+            let records = self.open()?.borrow();
+            let all = records.sessions.iter().map(|session| &session.stored.record);
+            Ok(all.filter(|record| record.is_staged()).cloned().listed())
+        })
+    }
+
     fn close(&self) {
         self.closed.set(true);
     }
@@ -517,7 +525,7 @@ impl<M: Clone + 'static> DirectoryStorage for MemoryDirectory<M> {
                         .then_with(|| record.id.cmp(id))
                         .is_lt()
                 });
-                if here && behind {
+                if here && behind && !record.is_staged() {
                     insert_sorted(&mut found, record, &newest_first);
                     found.truncate(filter.limit as usize);
                 }

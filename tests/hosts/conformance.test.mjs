@@ -124,6 +124,7 @@ const FAULTS = [
     ['raises a counter for approvals', commits((commit, session) =>
         session.commit(commit.approvals.length > 0 ? { ...commit, settings: { x: bytes('1'), ...commit.settings } } : commit)),
         'each counter rises by what is in the commit'],
+    ['knows no time before the epoch', loads((stored) => ({ ...stored, updatedAt: Math.max(stored.updatedAt, 0) })), 'the time and the number of messages are those of the last commit that says them'],
     ['keeps times in 32 bits', loads((stored) => ({ ...stored, updatedAt: stored.updatedAt | 0 })), 'the time and the number of messages are those of the last commit that says them'],
     ['lets no clock be set back', commits(async (commit, session) =>
         session.commit({ ...commit, timestamp: Math.max(commit.timestamp, (await session.load())?.updatedAt ?? 0) })),

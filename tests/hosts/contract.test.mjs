@@ -13,8 +13,8 @@ const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
     Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, CompactOptions, Content, ContextBudget, Damage, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
-    FieldValue, Host, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
-    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
+    FieldValue, Host, ImportOptions, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
+    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, PermissionRows, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
     RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
     SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, Summarize, Summary, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
@@ -117,6 +117,14 @@ export async function use(): Promise<void> {
     const opened: rc.Session[] = [await runtime.openSession('s'), await runtime.continueRecent(), await runtime.continueRecent('/w')];
     const listed: SessionInfo[] = await runtime.listSessions({ cwd: '/w', limit: 1, before: 'x' });
     await runtime.deleteSession('x');
+    const importing: ImportOptions = { id: 'new', signal: new AbortController().signal, onProgress: ({ bytes, messages }) => void (bytes + messages) };
+    const imported: SessionInfo[] = [await runtime.importSession('', importing), await runtime.importSession(new Uint8Array()), await runtime.importSession(new Blob([]), {})];
+    const whole: ReadableStream<Uint8Array> = runtime.exportSession('x');
+    await runtime.importSession(whole);
+    const dumped: PermissionRows = { groups: [{ id: 'g', name: 'G', description: null }], rules: [{ tool_pattern: 'a', action: 'deny', locked: 1 }] };
+    await runtime.permissions.import(dumped);
+    const column: RunContext | null = rc.parseRunContext('null');
+    void [imported, column];
     const stop: () => void = runtime.subscribe((event: RuntimeEvent) => {
         if (event.type === 'storage-closed') void (event.reason satisfies 'upgraded' | 'deleted' | 'lost');
         else if (event.type === 'list-incomplete') void (event.error satisfies rc.RunContextError);

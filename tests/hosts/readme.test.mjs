@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { installed } from '../support/project.mjs';
 
 const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
-const [example, ownLoop, skills, compaction, ownStorage] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
+const [example, ownLoop, skills, compaction, ownStorage, files] = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code);
 
 test('the first example of the README and the one of skills run as they are written', async () => {
     // What the example leaves to its reader. The model is a mock: it calls tools, answers, and keeps what it was asked. The
@@ -164,6 +164,32 @@ test('the conversation of the README is compacted by its button and by itself', 
         assert.ok(kept.length >= 2, String(kept));
         assert.equal(shown.length, 2 * kept.length);
         assert.ok(Math.max(...asked) < 15, String(asked));
+    } finally {
+        await project.remove();
+    }
+});
+
+test('the example of session files runs as it is written', async () => {
+    const around = `
+        import { Runtime } from 'runcontext';
+        const runtime = await Runtime.open({ storage: 'memory' });
+        const lines = [];
+        console.log = (...line) => lines.push(line);
+        const text = '{"format":"loop-session","version":2,"id":"a","createdAt":"2026-01-31T12:00:00Z"}\\n{"role":"user","content":"Hi"}\\n';
+        const file = new Blob([text]);
+    `;
+    const told = `
+        process.stdout.write('\\n' + JSON.stringify({ lines, copied: (await copy.text()).replace(session.id, 'ID'), count: session.messageCount }));
+    `;
+    const project = await installed();
+    try {
+        const output = await project.node('--input-type=module', '--eval', `${around}${files}${told}`);
+        const { copied, ...rest } = JSON.parse(output.split('\n').at(-1));
+        assert.deepEqual(rest, { lines: [[1]], count: 1 });
+        assert.deepEqual(copied.trimEnd().split('\n').map((line) => JSON.parse(line)), [
+            { format: 'loop-session', version: 2, id: 'ID', createdAt: '2026-01-31T12:00:00Z' },
+            { role: 'user', content: 'Hi' },
+        ]);
     } finally {
         await project.remove();
     }

@@ -10,8 +10,8 @@ use runcontext::{
     Error, ErrorCode, Result,
     runtime::Signal,
     storage::{
-        Commit, CommitStatus, Counters, DirectoryStorage, LocalFuture, SessionStorage, SharedStorage,
-        Storage, StorageInfo, StoredApproval, StoredSession, memory::MemoryStorage,
+        Commit, CommitStatus, Counters, DirectoryStorage, LocalFuture, SessionRecord, SessionStorage,
+        SharedStorage, Storage, StorageInfo, StoredApproval, StoredSession, memory::MemoryStorage,
     },
 };
 use serde_json::Value;
@@ -117,6 +117,10 @@ impl Storage<Value> for FaultyStorage {
 
     fn shared(&self) -> Rc<dyn SharedStorage> {
         self.memory.shared()
+    }
+
+    fn staged(&self) -> LocalFuture<'_, Result<Vec<SessionRecord>>> {
+        self.memory.staged()
     }
 
     fn approvals(&self) -> LocalFuture<'_, Result<Vec<StoredApproval<Value>>>> {

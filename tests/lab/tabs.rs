@@ -102,6 +102,15 @@ impl Tabs for Page {
         Box::pin(async move { marked })
     }
 
+    fn claim(&self, session: &str, until: Signal) -> LocalFuture<'static, Option<bool>> {
+        let name = format!("import of {session}");
+        let is_free = !self.browser.marks().contains(&name);
+        if is_free {
+            drop(self.mark(&name, until));
+        }
+        Box::pin(async move { Some(is_free) })
+    }
+
     fn say(&self, hint: &str) {
         self.browser.spread(self.number, hint);
     }

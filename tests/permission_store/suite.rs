@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use runcontext::{
     Error, ErrorCode,
-    permissions::{Action, ApprovalRule, PermissionGroup},
+    permissions::{Action, ApprovalRule, PermissionChange, PermissionGroup},
     runtime::{PermissionStore, Runtime, RuntimeEvent},
     storage::SharedChange,
 };
@@ -25,6 +25,8 @@ macro_rules! suite {
             rules_are_listed_in_the_order_in_which_they_are_looked_at
             only_the_members_that_are_given_change
             what_is_refused_changes_nothing
+            rows_of_another_store_come_in_as_they_stand
+            rows_that_are_refused_change_nothing
             what_is_built_in_is_listed_first_and_stays
             a_second_catch_all_with_another_action_is_refused
             groups_are_created_renamed_and_deleted_with_their_rules
@@ -284,6 +286,128 @@ pub async fn only_the_members_that_are_given_change<P: Place>() {
     // Another runtime reads the same.
     let (again, _) = place.open().await;
     assert_eq!(rule(again.permissions(), 5).await, expected);
+}
+
+pub async fn rows_of_another_store_come_in_as_they_stand<P: Place>() {
+    let place = P::empty();
+    let (runtime, _) = place.open().await;
+    let store = runtime.permissions();
+    store
+        .change(&PermissionChange::CreateGroup(
+            json!({ "id": "kept", "name": "K" }),
+        ))
+        .await
+        .unwrap();
+    let mut own = allow("own");
+    own["group_id"] = json!("kept");
+    let own = store.change(&PermissionChange::AddRule(own)).await.unwrap();
+    assert_eq!(own, Some(5));
+
+    // As a dump of SQLite says it.
+    let rows_of_dump = json!({
+        "groups": [
+            { "id": "default", "name": "Everybody", "description": null, "created_at": "2025-01-01 10:00:00" },
+            { "id": "team", "name": "Team", "description": "Ours" },
+        ],
+        "rules": [
+            { "id": 2, "agent_id": null, "source": "tic", "tool_pattern": "*", "path_pattern": null, "action": "deny",
+              "note": null, "priority": 1000, "group_id": "default", "locked": 0 },
+            { "id": 5, "tool_pattern": "read*", "path_pattern": "docs/*", "action": "allow", "priority": null, "group_id": "team" },
+            { "id": 40, "tool_pattern": "run", "action": "deny", "priority": 3, "group_id": "kept", "locked": 1 },
+            { "id": null, "tool_pattern": "look", "action": "allow", "group_id": null },
+        ],
+    });
+    assert_eq!(
+        store
+            .change(&PermissionChange::Import(rows_of_dump))
+            .await
+            .unwrap(),
+        None
+    );
+    let expected = [
+        (
+            "default",
+            vec![(42, "look", Action::Allow, 100), (2, "*", Action::Deny, 1000)],
+        ),
+        (
+            "kept",
+            vec![(40, "run", Action::Deny, 3), (5, "own", Action::Allow, 100)],
+        ),
+        ("team", vec![(41, "read*", Action::Allow, 100)]),
+    ];
+    let (other, _) = place.open().await;
+    for store in [store, other.permissions()] {
+        assert_eq!(groups(store).await, ["default", "kept", "team"]);
+        for (group, rules) in &expected {
+            let found = rows(store, group).await;
+            let found: Vec<_> = found
+                .iter()
+                .map(|(id, tool, action, at)| (*id, tool.as_str(), *action, *at))
+                .collect();
+            assert_eq!(found, *rules, "{group}");
+        }
+        assert!(rule(store, 40).await.locked && !rule(store, 2).await.locked);
+        assert_eq!(rule(store, 2).await.source.as_deref(), Some("tic"));
+        let found = store.list_groups().await.unwrap();
+        assert_eq!(
+            (found[0].name.as_str(), &found[0].description),
+            ("Everybody", &None)
+        );
+    }
+    assert_eq!(
+        store
+            .change(&PermissionChange::AddRule(allow("next")))
+            .await
+            .unwrap(),
+        Some(43)
+    );
+}
+
+pub async fn rows_that_are_refused_change_nothing<P: Place>() {
+    let place = P::empty();
+    let (runtime, around) = place.open().await;
+    let store = runtime.permissions();
+    store.list_groups().await.unwrap();
+    let before = around.stored().await;
+    let group = json!({ "id": "g", "name": "G" });
+    let good = json!({ "tool_pattern": "a", "action": "allow", "group_id": "g" });
+    for (rows, field) in [
+        (json!(null), "rows"),
+        (json!({ "groups": {} }), "rows.groups"),
+        (json!({ "groups": [group, { "id": "h" }] }), "rows.groups[1].name"),
+        (json!({ "groups": [group, group] }), "rows.groups[1].id"),
+        (json!({ "groups": [group], "rules": [good, 7] }), "rows.rules[1]"),
+        (
+            json!({ "groups": [group], "rules": [good, { "tool_pattern": "b", "action": "ask" }] }),
+            "rows.rules[1].action",
+        ),
+        (
+            json!({ "rules": [{ "tool_pattern": "b", "action": "deny", "locked": 2 }] }),
+            "rows.rules[0].locked",
+        ),
+        (
+            json!({ "rules": [{ "tool_pattern": "b", "action": "allow", "locked": 1 }] }),
+            "rows.rules[0].locked",
+        ),
+        (
+            json!({ "rules": [
+                { "id": 9, "tool_pattern": "b", "action": "deny" },
+                { "id": 9, "tool_pattern": "c", "action": "deny" },
+            ] }),
+            "rows.rules[1].id",
+        ),
+    ] {
+        let outcome = store.change(&PermissionChange::Import(rows.clone())).await;
+        let error = refused(outcome, ErrorCode::InvalidArgument);
+        assert_eq!(error.data()["field"], field, "{rows}");
+    }
+    let catch_all = json!({ "rules": [{ "tool_pattern": "*", "action": "allow" }] });
+    let outcome = store.change(&PermissionChange::Import(catch_all)).await;
+    refused(outcome, ErrorCode::RuleConflict);
+    let nowhere = json!({ "rules": [good] });
+    let outcome = store.change(&PermissionChange::Import(nowhere)).await;
+    assert_eq!(refused(outcome, ErrorCode::NotFound).data()["group"], "g");
+    assert_eq!(around.stored().await, before);
 }
 
 pub async fn what_is_refused_changes_nothing<P: Place>() {
