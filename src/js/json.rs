@@ -1,5 +1,6 @@
 //! Our own types as JSON text. A writer that cannot fail, with nothing but one text to write to, is a third of
-//! `serde_json`'s in the module: every type that is written brings code per field.
+//! `serde_json`'s in the module: every type that is written brings code per field. And a reader of what that writer or the
+//! browser wrote: one text crosses faster than every value of a record.
 
 use std::fmt::{self, Display, Write};
 
@@ -11,7 +12,10 @@ use serde::{
         SerializeTupleStruct, SerializeTupleVariant,
     },
 };
+use serde_json::{Map, Value};
 use wasm_bindgen::JsValue;
+
+use crate::message::MessageData;
 
 /// A value as JSON text.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
@@ -109,22 +113,23 @@ impl<'a> Parts<'a> {
 
 fn string(text: &mut String, value: &str) {
     text.push('"');
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => {
-                text.push('\\');
-                text.push(c);
-            }
-            '\0'..' ' => escaped(text, c),
-            _ => text.push(c),
+    let mut written = 0;
+    for (at, byte) in value.bytes().enumerate() {
+        if !matches!(byte, b'"' | b'\\' | 0..b' ') {
+            continue;
+        }
+        text.push_str(value.get(written..at).unwrap_or_default());
+        written = at + 1;
+        if byte < b' ' {
+            // A text takes everything that is written to it.
+            let _ = write!(text, "\\u{byte:04x}");
+        } else {
+            text.push('\\');
+            text.push(byte.into());
         }
     }
+    text.push_str(value.get(written..).unwrap_or_default());
     text.push('"');
-}
-
-fn escaped(text: &mut String, c: char) {
-    // A text takes everything that is written to it.
-    let _ = write!(text, "\\u{:04x}", c as u32);
 }
 
 /// Whole numbers; JavaScript reads those that it can hold.
@@ -134,6 +139,9 @@ fn integer(text: &mut String, value: i64) {
 
 /// Other numbers as JavaScript writes them: the standard library's way costs 17 kB. What is no number is null.
 fn float(text: &mut String, value: f64) {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return integer(text, value as i64);
+    }
     let written = JSON::stringify(&JsValue::from_f64(value));
     text.push_str(&written.map(String::from).unwrap_or_default());
 }
@@ -356,9 +364,116 @@ macro_rules! of_structs {
 
 of_structs! { SerializeStruct SerializeStructVariant }
 
+/// What JSON text without spaces between its parts says; nothing where it is none, or nested deeper than anything of ours.
+pub(crate) fn read(text: &str) -> Option<Value> {
+    let mut text = Text { text, at: 0 };
+    let value = text.value(128)?;
+    (text.at == text.text.len()).then_some(value)
+}
+
+/// JSON text that is read, and how far.
+struct Text<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Text<'a> {
+    fn next(&mut self) -> Option<u8> {
+        let next = self.text.as_bytes().get(self.at).copied();
+        self.at += 1;
+        next
+    }
+
+    fn value(&mut self, depth: u8) -> Option<Value> {
+        let depth = depth.checked_sub(1)?;
+        match self.next()? {
+            b'"' => self.string().map(Value::String),
+            b'[' => {
+                let mut items = Vec::new();
+                while self.goes_on(items.is_empty(), b']')? {
+                    items.push(self.value(depth)?);
+                }
+                Some(Value::Array(items))
+            }
+            b'{' => {
+                let mut members = Map::new();
+                while self.goes_on(members.is_empty(), b'}')? {
+                    let name = (self.next()? == b'"').then(|| self.string())??;
+                    let value = (self.next()? == b':').then(|| self.value(depth))??;
+                    members.insert(name, value);
+                }
+                Some(Value::Object(members))
+            }
+            _ => {
+                self.at -= 1;
+                self.word()
+            }
+        }
+    }
+
+    /// Whether a list or an object goes on with another part.
+    fn goes_on(&mut self, first: bool, end: u8) -> Option<bool> {
+        match self.next()? {
+            next if next == end => Some(false),
+            b',' if !first => Some(true),
+            _ if first => {
+                self.at -= 1;
+                Some(true)
+            }
+            _ => None,
+        }
+    }
+
+    /// Passes what is before a byte that `ends` it, and gives that.
+    fn pass(&mut self, ends: impl Fn(u8) -> bool) -> &'a str {
+        let from = self.at;
+        while self.text.as_bytes().get(self.at).is_some_and(|byte| !ends(*byte)) {
+            self.at += 1;
+        }
+        self.text.get(from..self.at).unwrap_or_default()
+    }
+
+    /// The rest of a string. One with escapes is left to the browser.
+    fn string(&mut self) -> Option<String> {
+        let ends = |byte| byte == b'"' || byte == b'\\';
+        let from = self.at - 1;
+        let plain = self.pass(ends);
+        if self.next()? == b'"' {
+            return Some(plain.to_owned());
+        }
+        loop {
+            // What is escaped.
+            self.at += 1;
+            self.pass(ends);
+            if self.next()? == b'"' {
+                return JSON::parse(self.text.get(from..self.at)?).ok()?.as_string();
+            }
+        }
+    }
+
+    /// A number or a name. A number that is no short integer is left to the browser.
+    fn word(&mut self) -> Option<Value> {
+        let word = self.pass(|byte| matches!(byte, b',' | b']' | b'}'));
+        match word {
+            "null" => return Some(Value::Null),
+            "true" => return Some(Value::Bool(true)),
+            "false" => return Some(Value::Bool(false)),
+            _ => {}
+        }
+        let mut integer = 0;
+        for byte in word.bytes() {
+            if !byte.is_ascii_digit() || word.len() > 15 {
+                return JSON::parse(word).ok()?.as_f64().map(Value::from_number);
+            }
+            integer = integer * 10 + u64::from(byte - b'0');
+        }
+        (!word.is_empty()).then(|| Value::from(integer))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
     use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
     use super::*;
@@ -406,5 +521,30 @@ mod tests {
         for (written, expected) in texts {
             assert_eq!(written, expected);
         }
+    }
+    #[wasm_bindgen_test]
+    fn what_the_browser_writes_is_read_as_serde_json_reads_it() {
+        let texts = r#"null true false 0 7 -7 0.5 -0 1e300 999999999999999 9007199254740992 "" "a\"b\\" "\u0000\n\t\/" "\ud83d\ude00" "é😀" [] {} [[],[[1]]] [1,"two",null,{"a":[{}],"":0,"__proto__":{"b":false}}] {"a\\":1,"a":2}"#;
+        for text in texts.split(' ') {
+            let expected: Value = serde_json::from_str(text).unwrap();
+            let found = read(text).unwrap();
+            assert_eq!(json(&found), json(&expected), "{text}");
+        }
+        // Half of a pair is what a text with it becomes.
+        assert_eq!(read(r#""a\ud800""#), Some(json!("a\u{fffd}")));
+        assert_eq!(
+            read(&format!("{}1{}", "[".repeat(127), "]".repeat(127))).map(|_| ()),
+            Some(())
+        );
+    }
+
+    #[wasm_bindgen_test]
+    fn what_is_no_json_text_is_nothing() {
+        let texts = r#" 1, nul nulll tru 0x10 --1 [ ] [1 [1, [1,] [,1] [1"a"] [1} { } {1:2} {"a"} {"a":} {"a":1,} {,"a":1} {"a":1] " "a "a\ "a\" "\x" "a"b undefined NaN"#;
+        for text in texts.split(' ') {
+            assert_eq!(read(text), None, "{text}");
+        }
+        assert_eq!(read(&"[".repeat(1_000_000)), None);
+        assert_eq!(read(&format!("{}1{}", "[".repeat(128), "]".repeat(128))), None);
     }
 }

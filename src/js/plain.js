@@ -398,8 +398,30 @@ export function damagedRecord({ id, cwd, updatedAt, messageCount, counters, sett
     return {
         id: String(id), cwd: String(cwd ?? ''), createdAt: time, updatedAt: time,
         messageCount: Number.isInteger(messageCount) && messageCount >= 0 && messageCount < 2 ** 32 ? messageCount : 0,
-        counters: { conversation: count('conversation'), settings: count('settings') }, settings: { ...(isRecord(settings) && settings), damaged: true },
+        counters: { conversation: count('conversation'), settings: count('settings') }, settings: { ...(isRecord(settings) && recordText(settings) && settings), damaged: true },
     };
+}
+
+/** JSON text of what came out of a database, where somebody may have edited it; undefined where it holds what JSON cannot. */
+export function recordText(record) {
+    try {
+        return JSON.stringify(record);
+    } catch {
+        return undefined;
+    }
+}
+
+/** Records of sessions as JSON text, with no more than a list needs: of their settings, which may be long, those of these names. */
+export function listedText(records, names) {
+    const pick = (settings) => {
+        const picked = {};
+        for (const name of names) picked[name] = field(settings, name) ?? undefined;
+        return picked;
+    };
+    const listed = ({ id, cwd, createdAt, updatedAt, messageCount, counters, settings }) => ({
+        id, cwd, createdAt, updatedAt, messageCount, counters, settings: isRecord(settings) ? pick(settings) : settings,
+    });
+    return recordText(records.map(listed));
 }
 
 /** Tells a listener of an event. What it throws, or what a promise that it returns rejects with, is told to `failed`. */

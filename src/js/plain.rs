@@ -70,6 +70,10 @@ extern "C" {
     fn js_bytes_of(value: &JsValue) -> Uint8Array;
     #[wasm_bindgen(js_name = "damagedRecord")]
     pub(crate) fn damaged_record(record: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "recordText")]
+    pub(crate) fn record_text(record: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "listedText")]
+    pub(crate) fn listed_text(records: &Array, settings: &Array) -> JsValue;
     #[wasm_bindgen(js_name = "hear")]
     pub(super) fn hear(listener: &Function, event: &JsValue, failed: &JsValue);
 }

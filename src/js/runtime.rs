@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     Result,
+    list::Listed,
     message::{CountTokens, MessageView},
     permissions::protected_names,
     runtime::{self, CompactionOptions, Parts, RuntimeEvent, SkillOptions, Tabs},
@@ -225,7 +226,8 @@ impl Runtime {
         let filter = plain::json_in(&filter, "filter").and_then(|filter| ListFilter::parse(&filter));
         promised(filter.map(|filter| async move {
             let records = inner.list_sessions(filter).await?;
-            Ok(list(records.iter().map(session_info)))
+            let infos = records.iter().map(SessionRecord::info).listed();
+            Ok(list(to_js(&infos).items()))
         }))
     }
 
@@ -253,7 +255,7 @@ impl Runtime {
         let importing = Importing::new(&source, &options, inner.listener_errors());
         promised(importing.map(|importing| async move {
             let record = importing.run(&inner).await?;
-            Ok(session_info(&record))
+            Ok(to_js(&record.info()))
         }))
     }
 
@@ -421,8 +423,4 @@ fn runtime_event(event: &RuntimeEvent) -> JsValue {
     let mut members = vec![("type", JsValue::from_str(kind))];
     members.extend(more);
     object(&members)
-}
-
-fn session_info(record: &SessionRecord) -> JsValue {
-    to_js(&record.info())
 }

@@ -367,12 +367,14 @@ impl Session {
             let records = items(&field(answer, name)).into_iter();
             records
                 .enumerate()
-                .map(|(at, record)| (Some(at as f64), record))
+                .map(|(at, record)| (Some(at as f64), json_of(&record)))
                 .listed()
         };
+        let packs = placed("outlines").into_iter();
+        let packs = packs.map(|(at, pack)| (at, FromJson::from_json(&pack, "record")));
         Ok(Some(StoredSession {
             record,
-            outlines: kept.outlines(placed("outlines")),
+            outlines: kept.outlines(packs.listed()),
             snapshots: kept.list(keys::SNAPSHOTS, placed("snapshots")),
             checkpoints: kept.list(keys::CHECKPOINTS, placed("checkpoints")),
             compactions: kept.list(keys::COMPACTIONS, placed("compactions")),

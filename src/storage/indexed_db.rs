@@ -6,6 +6,7 @@
 mod connection;
 mod database;
 mod failure;
+mod packs;
 mod records;
 mod room;
 mod schema;
@@ -14,6 +15,7 @@ mod session;
 use std::{
     cell::{Cell, RefCell},
     fmt,
+    iter::repeat,
     rc::Rc,
 };
 
@@ -32,7 +34,12 @@ use super::{
     SharedStorage, SharedWrite, Storage, StorageInfo, StorageListener, StoredApproval, closed, keys,
     known_store, raises_version,
 };
-use crate::{Error, Result, js::plain::damaged_record, list::TryListed, untyped::insert_sorted};
+use crate::{
+    Error, Result,
+    js::plain::damaged_record,
+    list::TryListed,
+    untyped::{FromJson, insert_sorted},
+};
 
 /// The name of the database where none is given.
 pub const DEFAULT_NAME: &str = "runcontext";
@@ -123,7 +130,7 @@ impl Storage<JsValue> for IndexedDb {
             };
             let found = self.0.read(&[keys::SESSIONS], &ask).await?;
             let found: Array = found.into_iter().next().unwrap_or_default().unchecked_into();
-            found.iter().map(entry).try_listed()
+            entries(&found)
         })
     }
 
@@ -275,39 +282,69 @@ impl DirectoryStorage for Directory {
                 writes: false,
                 ask: &|work| {
                     found.replace(Array::new());
-                    Ok(vec![open_cursor(work, &filter)?])
+                    Ok(vec![ask_newest(work, &filter)?])
                 },
-                then: &|_, cursor| take(&found.borrow(), filter.limit, cursor),
+                then: &|_, results| take(&found, filter.limit, results),
             };
             self.0.run(&task).await?;
-            found.take().iter().map(entry).try_listed()
+            entries(&found.take())
         })
     }
 }
 
-/// A record of the list. One that cannot be read is listed as damaged, so that it can be deleted.
-fn entry(record: JsValue) -> Result<SessionRecord> {
-    records::read("", &record).or_else(|_| records::read("", &damaged_record(&record)))
+/// What a list tells of records.
+fn entries(found: &Array) -> Result<Vec<SessionRecord>> {
+    let told = records::listed(found);
+    let entries = (0..found.length()).zip(told.into_iter().map(Some).chain(repeat(None)));
+    entries
+        .map(|(at, told)| entry(told.as_ref(), found, at))
+        .try_listed()
 }
 
-fn open_cursor(work: &Work, filter: &ListFilter) -> Result<Asked> {
+/// A record of the list, of which `told` was read already. One that cannot be read is listed as damaged, so that it can be deleted.
+fn entry(told: Option<&Value>, found: &Array, at: u32) -> Result<SessionRecord> {
+    let read = told.map(|told| SessionRecord::from_json(told, "record"));
+    read.unwrap_or_else(|| records::read("", &found.get(at)))
+        .or_else(|_| records::read("", &damaged_record(&found.get(at))))
+}
+
+/// Asks for a page at once. A browser that cannot give one from its end takes what it should do for a key, and refuses it: there
+/// a cursor goes from record to record.
+fn ask_newest(work: &Work, filter: &ListFilter) -> Result<Asked> {
     let name = if filter.cwd.is_some() {
         schema::BY_CWD
     } else {
         schema::BY_UPDATED
     };
     let index = given(work.store(keys::SESSIONS)?.index(name))?;
+    let range = before(filter)?;
+    let page = records::object(&[
+        ("query", range.clone()),
+        ("count", filter.limit.into()),
+        ("direction", "prev".into()),
+    ])?;
     let newest_first = IdbCursorDirection::Prev;
-    work.ask(index.open_cursor_with_range_and_direction(&before(filter)?, newest_first))
+    work.ask(
+        index
+            .get_all_with_key(&page)
+            .or_else(|_| index.open_cursor_with_range_and_direction(&range, newest_first)),
+    )
 }
 
-/// Takes the record that a cursor stands at, and moves on while there is room for more.
-fn take(found: &Array, limit: u32, cursor: Vec<JsValue>) -> Result<Next> {
-    let cursor = cursor.into_iter().next().unwrap_or_default();
-    // A cursor behind the last record is null.
-    let Ok(cursor) = cursor.dyn_into::<IdbCursorWithValue>() else {
-        return Ok(Next::Done);
+/// Takes a whole page, or the record that a cursor stands at, and moves on while there is room for more.
+fn take(found: &RefCell<Array>, limit: u32, results: Vec<JsValue>) -> Result<Next> {
+    let result = results.into_iter().next().unwrap_or_default();
+    let cursor = match result.dyn_into::<IdbCursorWithValue>() {
+        Ok(cursor) => cursor,
+        Err(page) => {
+            // A cursor behind the last record is null.
+            if let Ok(page) = page.dyn_into() {
+                found.replace(page);
+            }
+            return Ok(Next::Done);
+        }
     };
+    let found = found.borrow();
     found.push(&given(cursor.value())?);
     if found.length() >= limit {
         return Ok(Next::Done);

@@ -1,6 +1,7 @@
 //! What is loaded of a session is judged here, whatever storage it comes from: what can be read is kept, and what cannot is
 //! taken down.
 
+use serde_json::Value;
 use wasm_bindgen::JsValue;
 
 use super::{Damage, SessionRecord, keys};
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// Records of a list, each with its position as it is stored.
-pub type Placed = Vec<(Option<f64>, JsValue)>;
+pub type Placed<T> = Vec<(Option<f64>, T)>;
 
 /// What could not be kept.
 #[derive(Default)]
@@ -28,10 +29,10 @@ impl Kept {
     }
 
     /// The records of a list, which have the positions from 0 on.
-    pub fn list<T: FromJson>(&mut self, store: &str, found: Placed) -> Vec<T> {
+    pub fn list<T: FromJson>(&mut self, store: &str, found: Placed<Value>) -> Vec<T> {
         let mut list = Vec::new();
         for (at, record) in self.in_place(store, found) {
-            match T::from_json(&json_of(&record), "record") {
+            match T::from_json(&record, "record") {
                 Ok(read) => list.push(read),
                 Err(error) => self.0.push(Damage::new(store, Some(at), error)),
             }
@@ -40,16 +41,19 @@ impl Kept {
     }
 
     /// The outlines of all packs. Where one is missing they are fewer than the messages.
-    pub fn outlines(&mut self, found: Placed) -> Vec<MessageOutline> {
+    pub fn outlines(&mut self, found: Placed<Result<Vec<MessageOutline>>>) -> Vec<MessageOutline> {
         let mut outlines = Vec::new();
-        for mut pack in self.list::<Vec<MessageOutline>>(keys::OUTLINES, found) {
-            outlines.append(&mut pack);
+        for (at, pack) in self.in_place(keys::OUTLINES, found) {
+            match pack {
+                Ok(mut pack) => outlines.append(&mut pack),
+                Err(error) => self.0.push(Damage::new(keys::OUTLINES, Some(at), error)),
+            }
         }
         outlines
     }
 
     /// The records in their places. One that is not there is missed at the one behind it.
-    fn in_place(&mut self, store: &str, found: Placed) -> Vec<(u32, JsValue)> {
+    fn in_place<T>(&mut self, store: &str, found: Placed<T>) -> Vec<(u32, T)> {
         let mut records = Vec::new();
         let mut next = 0.0;
         for (at, record) in found {

@@ -88,7 +88,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Settings that a list tells something of.
-const LISTED: [&str; 5] = ["title", "pinned", "readCount", "outcome", "damaged"];
+pub(super) const LISTED: [&str; 5] = ["title", "pinned", "readCount", "outcome", "damaged"];
 
 impl SessionRecord {
     /// As much of it as a list needs.

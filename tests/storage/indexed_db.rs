@@ -15,7 +15,7 @@ use runcontext::{
     },
 };
 use serde_json::json;
-use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
+use wasm_bindgen::{JsValue, closure::Closure, prelude::wasm_bindgen};
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
 #[wasm_bindgen(module = "/tests/storage/raw.js")]
 extern "C" {
     #[wasm_bindgen(catch)]
-    async fn dump(name: &str) -> Result<JsValue, JsValue>;
+    async fn dump(name: &str, outlines_of: &JsValue) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(catch, js_name = openAt)]
     async fn open_at(name: &str, version: u32) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(catch)]
@@ -47,6 +47,12 @@ extern "C" {
     fn lose_answer();
     fn fail(name: &str);
     fn watch() -> Array;
+}
+
+#[wasm_bindgen(module = "/tests/support/cases/outlines.js")]
+extern "C" {
+    #[wasm_bindgen(js_name = outlinesOf)]
+    fn outlines_of(pack: JsValue) -> JsValue;
 }
 
 /// A database of a test's own.
@@ -78,8 +84,9 @@ impl Place for Named {
     }
 
     async fn dump(&self) -> Dump {
-        let text = dump(&self.0).await.unwrap().as_string().unwrap();
-        serde_json::from_str(&text).unwrap()
+        let outlines_of = Closure::<dyn Fn(JsValue) -> JsValue>::new(outlines_of);
+        let text = dump(&self.0, outlines_of.as_ref()).await.unwrap();
+        serde_json::from_str(&text.as_string().unwrap()).unwrap()
     }
 }
 
@@ -292,7 +299,7 @@ async fn a_newer_schema_is_refused_and_left_as_it_is() {
     assert_eq!(error.code(), ErrorCode::StorageSchemaNewer);
     assert!(!is_unavailable(&error));
     assert_eq!(
-        dump(&place.0).await.map_err(drop),
+        dump(&place.0, &JsValue::UNDEFINED).await.map_err(drop),
         Err(()),
         "it has no stores to read"
     );
@@ -304,7 +311,7 @@ async fn another_tab_upgrades_and_both_settle() {
     let place = Named::new();
     let s = place.session("s").await;
     commit(&s, dispatch("s", "op-0")).await;
-    assert_eq!(open_at(&place.0, 3).await.unwrap(), "3");
+    assert_eq!(open_at(&place.0, 4).await.unwrap(), "4");
     let error = s.commit(Rc::new(append("s", "op-1", 1, 3, 4))).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::StorageSchemaNewer);
     assert_eq!(place.dump().await["messages"].len(), 3);
@@ -316,9 +323,9 @@ async fn an_upgrade_lets_a_running_commit_finish() {
     let s = place.session("s").await;
     commit(&s, create("s", "op-0")).await;
     let running = s.commit(Rc::new(append("s", "op-1", 0, 0, 500)));
-    let (status, version) = crate::make::both(running, open_at(&place.0, 3)).await;
+    let (status, version) = crate::make::both(running, open_at(&place.0, 4)).await;
     assert_eq!(status, Ok(CommitStatus::Applied(at(1, 0))));
-    assert!(version.unwrap().as_string().unwrap().ends_with('3'));
+    assert!(version.unwrap().as_string().unwrap().ends_with('4'));
     assert_eq!(place.dump().await["messages"].len(), 500);
 }
 

@@ -8,8 +8,8 @@ const settled = (request) =>
     request.onerror = () => reject(request.error);
   });
 
-/** Every record of every store as JSON; bodies and what was asked as JSON text, packs of outlines as what their text says. */
-export async function dump(name) {
+/** Every record of every store as JSON; bodies and what was asked as JSON text, packs of outlines as `outlinesOf` them. */
+export async function dump(name, outlinesOf) {
   const database = await settled(indexedDB.open(name));
   try {
     const stores = [...database.objectStoreNames];
@@ -23,7 +23,7 @@ export async function dump(name) {
       dump[store] = records.map((record, n) => {
         if (store === "messages") record.body = JSON.stringify(record.body);
         if (store === "approvals") record.approval = JSON.stringify(record.approval);
-        if (store === "message_outlines") record.outlines = JSON.parse(record.outlines);
+        if (store === "message_outlines") record.outlines = outlinesOf(record.outlines);
         return [JSON.stringify(keys[n]), record];
       });
     }

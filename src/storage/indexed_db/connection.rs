@@ -163,7 +163,10 @@ impl Connection {
         loop {
             let results = work.results(&asked).await?;
             match (task.then)(&work, results)? {
-                Next::Done => return Ok(()),
+                Next::Done => {
+                    work.leave();
+                    return Ok(());
+                }
                 Next::Commit => return work.commit().await,
                 Next::Again => asked = asked.into_iter().map(Asked::again).listed(),
             }

@@ -258,6 +258,11 @@ impl Work {
         }
     }
 
+    /// Nothing was changed: it ends by itself, which costs less than to abort it.
+    pub fn leave(self) {
+        self.ended_by_itself.set(true);
+    }
+
     fn cause(&self) -> Option<Error> {
         let exception = self.transaction.error();
         exception.map(|exception| failure::of_exception(&exception))

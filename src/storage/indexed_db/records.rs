@@ -3,18 +3,20 @@
 
 use js_sys::{Array, JSON, Object, Reflect};
 use serde::Serialize;
+use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::IdbKeyRange;
 
-use super::{database::given, failure};
+use super::{database::given, failure, packs};
 use crate::{
     Error, Result,
     js::{
-        json::json,
-        plain::{json_of, refrozen},
+        json::{self, json},
+        plain::{listed_text, record_text, refrozen},
     },
     list::Listed,
-    storage::{AppendedMessage, OutlinePack, StoredApproval, damaged, kept::Placed},
+    message::MessageOutline,
+    storage::{AppendedMessage, OutlinePack, StoredApproval, damaged, kept::Placed, listing::LISTED},
     untyped::FromJson,
 };
 
@@ -38,29 +40,54 @@ pub fn positioned(session: &str, position: u32, record: &impl Serialize) -> Resu
 
 /// A record of a session, read.
 pub fn read<T: FromJson>(session: &str, record: &JsValue) -> Result<T> {
-    T::from_json(&json_of(record), "record").map_err(|error| unreadable(session, &error))
+    T::from_json(&value_of(record), "record").map_err(|error| unreadable(session, &error))
+}
+
+fn value_of(record: &JsValue) -> Value {
+    json_of(&record_text(record))
+}
+
+/// What a text of the browser's says; null where it could write none.
+fn json_of(text: &JsValue) -> Value {
+    let text = text.as_string().unwrap_or_default();
+    json::read(&text).unwrap_or_default()
 }
 
 fn unreadable(session: &str, error: &Error) -> Error {
     damaged(session, &format!("a record cannot be read ({error})"))
 }
 
+/// Records of sessions as far as a list tells of them, in one text. Empty where one of them is no JSON.
+pub fn listed(records: &Array) -> Vec<Value> {
+    let settings = Array::new();
+    for name in LISTED {
+        settings.push(&JsValue::from_str(name));
+    }
+    match json_of(&listed_text(records, &settings)) {
+        Value::Array(records) => records,
+        _ => Vec::new(),
+    }
+}
+
 /// Records that were found, each with the member that says its position.
-pub fn placed(found: &JsValue, name: &str) -> Placed {
+pub fn placed(found: &JsValue) -> Placed<Value> {
     let found = found.unchecked_ref::<Array>().iter();
     found
-        .map(|record| (member(&record, name).as_f64(), record))
+        .map(|record| (member(&record, "position").as_f64(), value_of(&record)))
         .listed()
 }
 
-/// Packs of outlines, with what their texts say.
-pub fn packs(found: &JsValue) -> Placed {
-    let mut packs = placed(found, "pack");
-    for (_, pack) in &mut packs {
-        let text = member(pack, "outlines").as_string().unwrap_or_default();
-        *pack = JSON::parse(&text).unwrap_or_default();
-    }
-    packs
+/// What packs say, each with the member that says which it is.
+pub fn packs(found: &JsValue) -> Placed<Result<Vec<MessageOutline>>> {
+    let found = found.unchecked_ref::<Array>().iter();
+    found
+        .map(|pack| {
+            (
+                member(&pack, "pack").as_f64(),
+                packs::read(&member(&pack, "outlines")),
+            )
+        })
+        .listed()
 }
 
 /// A message as it is stored.
@@ -72,12 +99,12 @@ pub fn message(session: &str, message: &AppendedMessage<JsValue>) -> Result<JsVa
     ])
 }
 
-/// A pack of outlines as it is stored: as text, which is cloned and read many times faster than an object tree.
+/// A pack of outlines as it is stored.
 pub fn pack(session: &str, pack: &OutlinePack) -> Result<JsValue> {
     object(&[
         ("sessionId", session.into()),
         ("pack", pack.pack.into()),
-        ("outlines", json(&pack.outlines).into()),
+        ("outlines", packs::write(&pack.outlines)),
     ])
 }
 

@@ -17,7 +17,7 @@ use crate::{
     js::plain::refrozen,
     list::Listed,
     storage::{
-        Commit, CommitStatus, Counters, LocalFuture, SessionStorage, StoredApproval, StoredSession,
+        Commit, CommitStatus, Counters, LocalFuture, Opened, SessionStorage, StoredApproval, StoredSession,
         apply::{Decision, StoredRecord, decide},
         closed, damaged,
         kept::Kept,
@@ -67,11 +67,12 @@ impl Prepared {
 }
 
 /// Stores whose records belong to a session, in the order in which they are loaded.
-const LOADED: [&str; 4] = [
+const LOADED: [&str; 5] = [
     keys::OUTLINES,
     keys::SNAPSHOTS,
     keys::CHECKPOINTS,
     keys::COMPACTIONS,
+    keys::APPROVALS,
 ];
 
 impl Session {
@@ -86,7 +87,7 @@ impl Session {
         }
     }
 
-    /// The session's record, and everything that belongs to it.
+    /// The session's record, its approvals, and everything that is loaded with it.
     fn ask_all(&self, work: &Work) -> Result<Vec<Asked>> {
         let range = records::of_session(&self.id)?;
         let mut asked = vec![self.ask_record(work)?];
@@ -97,7 +98,7 @@ impl Session {
     }
 
     fn loaded(&self, found: &[JsValue]) -> Result<Option<StoredSession>> {
-        let [record, packs, snapshots, checkpoints, compactions] = found else {
+        let [record, packs, snapshots, checkpoints, compactions, ..] = found else {
             return Ok(None);
         };
         if record.is_undefined() {
@@ -108,9 +109,9 @@ impl Session {
         Ok(Some(StoredSession {
             record: kept.record(read.map(|stored| stored.record), record)?,
             outlines: kept.outlines(records::packs(packs)),
-            snapshots: kept.list(keys::SNAPSHOTS, records::placed(snapshots, "position")),
-            checkpoints: kept.list(keys::CHECKPOINTS, records::placed(checkpoints, "position")),
-            compactions: kept.list(keys::COMPACTIONS, records::placed(compactions, "position")),
+            snapshots: kept.list(keys::SNAPSHOTS, records::placed(snapshots)),
+            checkpoints: kept.list(keys::CHECKPOINTS, records::placed(checkpoints)),
+            compactions: kept.list(keys::COMPACTIONS, records::placed(compactions)),
             damage: kept.0,
         }))
     }
@@ -235,9 +236,18 @@ impl SessionStorage<JsValue> for Session {
     }
 
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {
+        Box::pin(async move { Ok(self.open().await?.map(|(stored, _)| stored)) })
+    }
+
+    fn open<'a>(&'a self) -> LocalFuture<'a, Result<Option<Opened<JsValue>>>>
+    where
+        JsValue: 'a,
+    {
         Box::pin(async move {
             let ask = |work: &Work| self.ask_all(work);
-            self.loaded(&self.connection.read(keys::OF_SESSIONS, &ask).await?)
+            let found = self.connection.read(keys::OF_SESSIONS, &ask).await?;
+            let stored = self.loaded(&found)?;
+            Ok(stored.map(|stored| (stored, records::approvals(found.last()))))
         })
     }
 

@@ -1,6 +1,8 @@
 // What the tests have on the page's side of the browser, and in Node: dumps, scripted models and tools, text for the
 // way to the test. It runs as it is, without a build step and without a package.
 
+import { outlinesOf } from './outlines.js';
+
 /** The package under test; whoever loads this sets it with `use`. */
 export let rc;
 export function use(module) {
@@ -68,15 +70,6 @@ const settled = (request) =>
         request.onerror = () => reject(request.error);
     });
 
-/** What JSON text says; anything else as it is. */
-function said(text) {
-    try {
-        return JSON.parse(text);
-    } catch {
-        return text;
-    }
-}
-
 /**
  * Every record of every store, read past the package: `{ store: [[key, value], ...] }`. Packs of outlines are shown as
  * what their text says.
@@ -91,7 +84,7 @@ export async function dump(name) {
             const source = transaction.objectStore(store);
             const [keys, records] = await Promise.all([settled(source.getAllKeys()), settled(source.getAll())]);
             found[store] = records.map((record, at) => {
-                if (store === 'message_outlines') record.outlines = said(record.outlines);
+                if (store === 'message_outlines') record.outlines = outlinesOf(record.outlines);
                 return [keys[at], record];
             });
         }

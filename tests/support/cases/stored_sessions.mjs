@@ -196,6 +196,9 @@ const DAMAGE = {
     'counters that are none': {
         edits: [['chat_sessions', 's', (record) => ({ ...record, counters: { conversation: 'x' } })]], reported: [['chat_sessions']],
     },
+    'a setting that JSON cannot hold': {
+        edits: [['chat_sessions', 's', (record) => ({ ...record, settings: { ...record.settings, title: 5n } })]], reported: [['chat_sessions']],
+    },
     'settings that make no sense': {
         edits: [['chat_sessions', 's', (record) => ({ ...record, settings: { ...record.settings, permissionPreset: 'all', title: 5 } })]],
         reported: [['chat_sessions'], ['chat_sessions']],
@@ -205,8 +208,23 @@ const DAMAGE = {
         edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: '{' })]], reported: [['message_outlines', 0], ['message_outlines']],
     },
     'outlines of another length': {
-        edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: JSON.stringify(JSON.parse(record.outlines).slice(1)) })]],
-        reported: [['message_outlines']],
+        edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: record.outlines.slice(5) })]], reported: [['message_outlines']],
+    },
+    'outlines of which the last is cut off': {
+        edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: record.outlines.slice(0, -1) })]],
+        reported: [['message_outlines', 0], ['message_outlines']],
+    },
+    'outlines of a kind that is none': {
+        edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: record.outlines.with(0, 48) })]],
+        reported: [['message_outlines', 0], ['message_outlines']],
+    },
+    'outlines with a number that has no end': {
+        edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: new Uint8Array(20).fill(255) })]],
+        reported: [['message_outlines', 0], ['message_outlines']],
+    },
+    'outlines with a text that is none': {
+        edits: [['message_outlines', ['s', 0], (record) => ({ ...record, outlines: Uint8Array.of(1, 0, 0, 1, 0, 1, 255, 0) })]],
+        reported: [['message_outlines', 0], ['message_outlines']],
     },
     'another application\'s record among the outlines': {
         edits: [['message_outlines', ['s', 'theirs'], () => ({ sessionId: 's', pack: 'theirs' })]], reported: [['message_outlines']],
