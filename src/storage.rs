@@ -254,7 +254,8 @@ pub struct StoredSession {
 }
 
 impl StoredSession {
-    /// Lists that are shorter or longer than the session says, and show nothing else of it: they may have been emptied.
+    /// Lists that are shorter or longer than the session says, and show nothing else of it: they may have been emptied. And summaries
+    /// of more than there is.
     pub fn miscounted(&self) -> Vec<Damage> {
         let counts = self.record.settings.get(COUNTS).and_then(Value::as_array);
         let lists = [
@@ -270,6 +271,19 @@ impl StoredSession {
                 miscounted.push(Damage::new(store, None, text));
             }
         }
+        let ends = self.record.message_count;
+        let compactions = self.compactions.iter().zip(0..);
+        miscounted.extend(
+            compactions
+                .filter(|(compaction, _)| compaction.first_kept_message_index.0 > ends)
+                .map(|(_, at)| {
+                    Damage::new(
+                        keys::COMPACTIONS,
+                        Some(at),
+                        "it keeps messages that are not there",
+                    )
+                }),
+        );
         miscounted
     }
 

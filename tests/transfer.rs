@@ -229,6 +229,16 @@ fn a_session_means_what_its_header_said() {
 }
 
 #[test]
+fn an_imported_session_says_how_many_records_it_has_so_that_a_lost_one_is_missed() {
+    for count in [1, 1_000] {
+        let lab = Lab::lenient();
+        import(&lab, &file(&full_header(), &many(count))).unwrap();
+        let settings = &lab.stored()["chat_sessions"][&json!("s1").to_string()]["settings"];
+        assert_eq!(settings["counts"], json!([2, 1, 1]));
+    }
+}
+
+#[test]
 fn what_changed_since_is_written_anew_and_the_rest_as_it_came() {
     let lab = Lab::lenient();
     let header = full_header();

@@ -21,7 +21,7 @@ use crate::{
     permissions::Preset,
     prompt::{Checkpoint, validate_host_sections},
     storage::{
-        AppendedMessage, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
+        AppendedMessage, COUNTS, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
         StoredSession, staged_time,
     },
     untyped::{self, FromJson, Numbered, Reader, ToJson, field_error, join},
@@ -157,6 +157,15 @@ impl<M: MessageData> Import<M> {
         if let Some(kept) = kept {
             record.settings.insert(IMPORTED.to_owned(), kept.clone());
         }
+        if is_last {
+            let lists = [
+                stored.snapshots.len(),
+                stored.checkpoints.len(),
+                stored.compactions.len(),
+            ];
+            let counts = lists.into_iter().map(Value::from).collect();
+            record.settings.insert(COUNTS.to_owned(), counts);
+        }
         let timestamp = if is_last {
             record.updated_at
         } else {
@@ -205,7 +214,7 @@ impl<M: MessageData> Import<M> {
             commit.compactions = numbered_from(&stored.compactions, 0);
             if !is_first {
                 // The others were there at first; these are known at the end alone.
-                for name in ["readCount", IMPORTED] {
+                for name in ["readCount", IMPORTED, COUNTS] {
                     if let Some(value) = record.settings.get(name) {
                         commit.settings.insert(name.to_owned(), value.clone());
                     }

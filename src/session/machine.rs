@@ -286,6 +286,7 @@ impl<M: MessageData> Machine<M> {
             .compactions
             .last()
             .map_or(0, |compaction| compaction.first_kept_message_index.0)
+            .min(stored.record.message_count)
     }
 
     // ---- who may do what -------------------------------------------------------------------------------------

@@ -136,6 +136,44 @@ test('what the model is shown has the types of the official packages', async () 
     await project.tsc('-p', '.');
 });
 
+test('without skills and failures the model is shown the stored messages themselves, in every dialect', async () => {
+    const loop = {
+        calls: (names) => ({ role: 'assistant', content: names.map((name, at) => ({ type: 'toolCall', id: `c${at}`, name, arguments: { n: 1 } })) }),
+        says: (text) => ({ role: 'assistant', content: [{ type: 'text', text }] }),
+        result: { role: 'toolResult', toolCallId: 'c0', toolName: 'text', content: [{ type: 'text', text: 'done' }], isError: false },
+    };
+    const results = {
+        'openai-chat': { role: 'tool', tool_call_id: 'c0', content: 'done' },
+        anthropic: { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'c0', content: 'done' }] },
+        'ai-sdk': { role: 'tool', content: [{ type: 'tool-result', toolCallId: 'c0', toolName: 'text', output: { type: 'text', value: 'done' } }] },
+    };
+    const runtime = await rc.Runtime.open({ storage: 'memory', strict: false });
+    for (const [dialect, { calls, says, result = results[dialect] }] of Object.entries({ loop, ...SPOKEN })) {
+        const session = await runtime.createSession({ dialect });
+        const seen = [];
+        for (const content of ['one', [{ type: 'text', text: 'two' }]]) {
+            const turn = await session.begin(content);
+            await turn.request();
+            await turn.dispatched();
+            await turn.append(calls(['text']));
+            await turn.append(result);
+            const { request } = await turn.request();
+            seen.push(request.messages.length);
+            assert.equal(session.messages.length, request.messages.length, dialect);
+            request.messages.forEach((message, at) => assert.ok(message === session.messages[at], `${dialect}, message ${at}`));
+            await turn.dispatched();
+            await turn.append(says('so'));
+            await turn.finish();
+        }
+        assert.deepEqual(seen, [3, 7]);
+        // What is no session's is copied once, as it comes in; then it is passed on too.
+        const { messages } = rc.projectModelInput(session.messages, [], { dialect });
+        assert.deepEqual(messages, session.messages);
+        await session.dispose();
+    }
+    await runtime.close();
+});
+
 test('messages of another dialect are refused, lone surrogates and bytes are passed on', async () => {
     for (const dialect of Object.keys(SPOKEN)) {
         for (const other of Object.keys(SPOKEN).filter((name) => name !== dialect)) {
