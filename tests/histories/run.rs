@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use runcontext::{
     Error, ErrorCode, Result,
-    context::{CompactionCheckpoint, NoticeCode, RuntimeContextSnapshot, Source, materialise, project},
+    context::{
+        CompactionCheckpoint, NoticeCode, RuntimeContextSnapshot, Source, Summary, materialise, project,
+    },
     message::{Dialect, MessageIndex, MessageOutline, StopKind},
     permissions::{Preset, ToolPolicy, definition_digest},
     session::{
@@ -696,11 +698,52 @@ impl<'a> Run<'a> {
         let Some(first) = turns.len().checked_sub(keep).map(|at| turns[at]) else {
             return Ok(());
         };
-        if !self.rests()? || first <= self.first_kept() {
+        if !self.rests()? {
+            return Ok(());
+        }
+        if self.now.is_multiple_of(2) {
+            return self.compact_here();
+        }
+        if first <= self.first_kept() {
             return Ok(());
         }
         let cut = self.checkpoint(first, self.state.truth.messages.len());
         self.stored_elsewhere(Vec::new(), Vec::new(), Some(cut))
+    }
+
+    /// The session plans it, and what goes is shown as it was.
+    fn compact_here(&mut self) -> Done {
+        let number = self.now;
+        let keep = number as u32 % 8 * 20;
+        let goes = match self.machine.to_summarise(Some(keep)) {
+            Err(error) if error.code() == ErrorCode::NothingToCompact => return Ok(()),
+            goes => goes?,
+        };
+        let summary = Summary {
+            summary: words::summary(number).0,
+            provider: None,
+            model: None,
+            usage: None,
+        };
+        let stamp = Stamp {
+            now: number as f64,
+            ..self.stamp()
+        };
+        let made = match self.machine.summarised(&goes, summary, &stamp) {
+            // It is no shorter than what goes.
+            Err(error) if error.code() == ErrorCode::HostFailed => return Ok(()),
+            made => made?,
+        };
+        let first = made.first_kept_message_index.offset();
+        let turns = self.state.truth.turns();
+        if first <= self.first_kept() || !turns.contains(&first) {
+            return Err(failed(&format!("a summary keeps all from {first} on")));
+        }
+        let truth = &mut self.state.truth;
+        truth.declared = true;
+        truth.cut = Some(made);
+        self.seen.compacted += 1;
+        self.save()
     }
 
     fn first_kept(&self) -> usize {
