@@ -306,7 +306,7 @@ impl<'a> Run<'a> {
         };
         if self.hashed {
             let divergence = &report.divergence;
-            let told = json!([
+            let mut told = json!([
                 made.system_prompt,
                 made.tools,
                 made.messages,
@@ -314,6 +314,8 @@ impl<'a> Run<'a> {
                 divergence.class,
                 divergence.index
             ]);
+            // Where another package of the workspace asks for it, maps keep the order in which they were filled.
+            told.sort_all_objects();
             for byte in told.to_string().bytes() {
                 self.seen.hash = (self.seen.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
             }
