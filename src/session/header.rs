@@ -13,6 +13,7 @@ use crate::{
     prompt::{InstructionFile, Section, validate_host_sections},
     run_context::RunContext,
     session::{OpenTurn, StoredRunContext},
+    storage::ORIGIN,
     untyped::{self, FromJson, Reader, ToJson},
 };
 
@@ -212,6 +213,23 @@ settings! {
 
 /// Settings that say what became of the last turn. They belong to the conversation.
 pub(super) const OF_TURN: [&str; 3] = ["openTurn", "outcome", "error"];
+
+/// Settings that decide what a session may do, and that every session was stored with.
+const DECIDING: [&str; 6] = [
+    "dialect",
+    "permissionPreset",
+    "presetChosen",
+    "agentId",
+    "source",
+    "headless",
+];
+
+/// Which of them are not there any more. Since sessions have an origin they have a run context too, or say that they have none.
+pub(super) fn lost(stored: &BTreeMap<String, Value>) -> Vec<&'static str> {
+    let run_context = stored.contains_key(ORIGIN).then_some("runContext");
+    let names = DECIDING.into_iter().chain(run_context);
+    names.filter(|name| !stored.contains_key(*name)).collect()
+}
 
 /// Settings that cannot be read, and why.
 type Refusals = Vec<(&'static str, Error)>;

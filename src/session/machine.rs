@@ -17,7 +17,7 @@ use super::{
     ApprovalStatus, Header, ModelRef, ModelRequest, NewSession, Next, Outcome, RequestReport, Setting,
     ToolCall, ToolDeclaration, TurnEnd, TurnInput,
     gate::{Answered, GateState, Leave},
-    header::check_id,
+    header::{check_id, lost},
 };
 use crate::{
     Error, ErrorCode, Result,
@@ -237,6 +237,10 @@ impl<M: MessageData> Machine<M> {
         let (header, refusals) = Header::readable(&stored.record.settings);
         for refusal in refusals {
             damage.push(Damage::new(keys::SESSIONS, None, refusal));
+        }
+        for name in lost(&stored.record.settings) {
+            let text = format!("the setting `{name}`, which it was stored with, is not there");
+            damage.push(Damage::new(keys::SESSIONS, None, text));
         }
         let expected = stored.outlines.len().checked_sub(loaded_from as usize);
         if expected != Some(bodies.len()) || stored.outlines.len() != stored.record.message_count as usize {

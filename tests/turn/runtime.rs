@@ -10,7 +10,7 @@ use runcontext::{
     context::CompactionCheckpoint,
     message::MessageIndex,
     runtime::{PromptOptions, RuntimeEvent, Signal},
-    session::{NewSession, Outcome, Pending},
+    session::{Machine, NewSession, Outcome, Pending, Surroundings},
     skills::SkillStatus,
     storage::{Commit, ListFilter, SharedChange, Storage},
 };
@@ -402,4 +402,43 @@ fn a_stored_summary_that_keeps_more_than_there_is_is_damage_and_nothing_goes_on_
     let error = refused(lab.prompt(&session, "two"));
     assert_eq!(error.code(), ErrorCode::StorageFailed);
     assert_eq!(lab.stored(), stored);
+}
+
+#[test]
+fn a_stored_session_that_lost_what_decides_for_it_is_damaged() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.model.answers(says("hi"));
+    lab.prompt(&session, "one").unwrap();
+    let memory = lab.storage.memory.clone();
+    let damage = |name: Option<&str>| {
+        let mut stored = lab.run(memory.session(ID).load()).unwrap().unwrap();
+        if let Some(name) = name {
+            assert!(stored.record.settings.remove(name).is_some());
+        }
+        let bodies = lab.run(memory.session(ID).read_messages(0, 2)).unwrap();
+        let surroundings = Surroundings {
+            tools: Rc::new([]),
+            load_tool: None,
+            strict: true,
+        };
+        Machine::open(stored, 0, bodies, surroundings)
+            .unwrap()
+            .damage()
+            .len()
+    };
+    assert_eq!(damage(None), 0);
+    for name in [
+        "dialect",
+        "permissionPreset",
+        "presetChosen",
+        "agentId",
+        "source",
+        "headless",
+        "runContext",
+    ] {
+        assert_eq!(damage(Some(name)), 1, "{name}");
+    }
+    // What has a meaning where it is absent.
+    assert_eq!(damage(Some("outcome")), 0);
 }
