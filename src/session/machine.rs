@@ -238,9 +238,12 @@ impl<M: MessageData> Machine<M> {
         for refusal in refusals {
             damage.push(Damage::new(keys::SESSIONS, None, refusal));
         }
-        for name in lost(&stored.record.settings) {
-            let text = format!("the setting `{name}`, which it was stored with, is not there");
-            damage.push(Damage::new(keys::SESSIONS, None, text));
+        // Of a record that cannot be read no setting is there.
+        if !damage.iter().any(|damage| damage.store == keys::SESSIONS) {
+            for name in lost(&stored.record.settings) {
+                let text = format!("the setting `{name}`, which it was stored with, is not there");
+                damage.push(Damage::new(keys::SESSIONS, None, text));
+            }
         }
         let expected = stored.outlines.len().checked_sub(loaded_from as usize);
         if expected != Some(bodies.len()) || stored.outlines.len() != stored.record.message_count as usize {
