@@ -1,5 +1,7 @@
 //! Compaction: which turns a summary may stand for, and the checkpoints that say for which it does.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,6 +9,7 @@ use super::{RuntimeContextSnapshot, text_tokens};
 use crate::{
     Error, ErrorCode, Result,
     message::{MessageIndex, MessageOutline, turn_count},
+    prompt::neutralise,
     untyped::{FromJson, Reader},
 };
 
@@ -36,6 +39,11 @@ pub struct CompactionCheckpoint {
 }
 
 impl CompactionCheckpoint {
+    /// The summary as the model sees it. What a request costs is counted by this.
+    pub fn shown(&self) -> Cow<'_, str> {
+        neutralise(&self.summary)
+    }
+
     /// The first message that is not summarised, in the conversation that this is of.
     fn end_in(&self, outlines: &[MessageOutline]) -> Result<u32> {
         let (first, had, count) = (

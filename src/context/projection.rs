@@ -4,6 +4,8 @@
 //! In every plan each tool call is answered exactly once, by results directly after it, and no result stands
 //! without its call.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
@@ -11,7 +13,6 @@ use crate::{
     Error, Result,
     list::{Listed, TryListed},
     message::{Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, UserTurn},
-    prompt,
     skills::{self, Span},
     untyped::insert_sorted,
 };
@@ -504,8 +505,8 @@ fn look_up<M: MessageData>(
             }
             Source::Compaction { .. } => {
                 let (summary, timestamp) =
-                    compaction.map_or(("", 0.0), |it| (it.summary.as_str(), it.timestamp));
-                Ok(dialect.user_message(M::string(&prompt::neutralise(summary)), timestamp))
+                    compaction.map_or((Cow::Borrowed(""), 0.0), |it| (it.shown(), it.timestamp));
+                Ok(dialect.user_message(M::string(&summary), timestamp))
             }
             Source::InterruptedToolResult {
                 message_index,

@@ -209,16 +209,18 @@ export interface RuntimeOptions {
     /**
      * How many tokens a text has, for a tokenizer of your own: at once, a whole number from 0 up. Asked once for each text of a
      * message as it comes in, and for system prompt, tools, skills and summary of a request. Where it throws or gives anything
-     * else, `prompt`, `begin` and `Turn.request` reject with `invalid_argument`; what the model or a tool answered is kept with the
-     * built-in estimate, and `state.listenerErrors` says why. By default tokens are estimated, as `estimateTokens` does.
+     * else, `prompt`, `begin` and `Turn.request` reject with `invalid_argument`, and a new summary is refused with `host_failed`;
+     * what the model or a tool answered, and what is stored already, has the built-in estimate, and `state.listenerErrors` says why.
+     * By default tokens are estimated, as `estimateTokens` does.
      */
     countTokens?: (text: string) => number;
     /** Whether results of calls that were not allowed are refused. By default true. */
     strict?: boolean;
     /**
      * Lets `Session.prompt` summarise older turns by itself, before a request and between its continuations, at most twice in a
-     * row. Without `summarize` it does not. Where that fails, listeners hear `compaction-failed`, and the turn goes on with what
-     * there is. A host with a loop of its own calls `Session.compact` between turns.
+     * row. The new message and its turn always stay, and nothing is summarised where they alone do not fit; older turns, the
+     * last stored one among them, may be. Without `summarize` it does not. Where that fails, listeners hear
+     * `compaction-failed`, and the turn goes on with what there is. A host with a loop of its own calls `Session.compact` between turns.
      */
     compaction?: {
         /** The part of the input limit, over 0 and up to 1, over which a request is compacted first. By default 0.9. */
@@ -339,7 +341,7 @@ export type Summary = string | { summary: string; provider?: string; model?: str
 
 /** How a session is compacted. */
 export interface CompactOptions {
-    /** About so many tokens of the latest turns stay. By default a quarter of what the model takes, or 20,000. */
+    /** About so many tokens of the latest turns stay, and always the newest turn. By default a quarter of what the model takes, or 20,000. */
     keepRecentTokens?: number;
     /** By default the runtime's. */
     summarize?: Summarize;

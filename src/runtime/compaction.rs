@@ -5,8 +5,9 @@ use std::{fmt, rc::Rc};
 use super::{Session, SessionEvent, Signal};
 use crate::{
     Error, ErrorCode, Result,
-    context::{CompactionCheckpoint, ContextBudget, Summary},
+    context::{CompactionCheckpoint, ContextBudget, Summary, text_tokens},
     message::MessageData,
+    prompt::neutralise,
     session::{Exclusive, ModelRequest, RequestReport},
     storage::LocalFuture,
 };
@@ -123,19 +124,24 @@ impl<M: MessageData + 'static> Session<M> {
         summarizer: &dyn Summarizer<M>,
         abort: &Signal,
     ) -> Result<CompactionCheckpoint> {
+        self.count_texts()?;
         let mut goes = self.machine_mut().to_summarise(keep_recent_tokens)?;
         self.emit(&SessionEvent::CompactionStarted {
             first_kept: goes.first_kept,
         });
         let summary = summarizer.summarize(std::mem::take(&mut goes.messages), abort.clone());
         let summary = abort.unless_fired(summary).await;
+        let summary = summary.map(|given| match given {
+            Ok(summary) => match self.tokens_of_summary(&summary) {
+                Ok(tokens) => Ok((summary, tokens)),
+                Err(error) => Err(format!("the summary cannot be counted: {}", error.message())),
+            },
+            Err(text) => Err(format!("`summarize` failed: {text}")),
+        });
         let stamp = self.stamp();
         let made = match summary.filter(|_| !abort.has_fired()) {
-            Some(Ok(summary)) => self.machine_mut().summarised(&goes, summary, &stamp),
-            Some(Err(text)) => {
-                let text = format!("`summarize` failed: {text}");
-                Err(Error::new(ErrorCode::HostFailed, text))
-            }
+            Some(Ok((summary, tokens))) => self.machine_mut().summarised(&goes, summary, tokens, &stamp),
+            Some(Err(text)) => Err(Error::new(ErrorCode::HostFailed, text)),
             None => {
                 let text = "the compaction was aborted; nothing was changed";
                 Err(Error::new(ErrorCode::Aborted, text))
@@ -146,5 +152,12 @@ impl<M: MessageData + 'static> Session<M> {
             Err(error) => SessionEvent::CompactionFailed { error },
         });
         made
+    }
+
+    /// What a summary takes as the model sees it.
+    fn tokens_of_summary(&self, summary: &Summary) -> Result<u32> {
+        let shown = neutralise(&summary.summary);
+        let count = self.runtime.parts.count_tokens.as_ref();
+        count.map_or_else(|| Ok(text_tokens(&shown)), |count| count(&M::string(&shown)))
     }
 }

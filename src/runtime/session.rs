@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Error, ErrorCode, Result,
-    context::{CompactionCheckpoint, ContextBudget, Notice, NoticeCode},
+    context::{CompactionCheckpoint, ContextBudget, Notice, NoticeCode, text_tokens},
     list::Listed,
     message::{MessageData, MessageIndex, UserTurn, texts, turn_count},
     permissions::Preset,
@@ -653,17 +653,31 @@ impl<M: MessageData + 'static> Session<M> {
         count.map(|count| dialect.tokens(message, &**count)).transpose()
     }
 
+    /// Has the host count the texts that are no messages, where it counts. What is stored and cannot be counted is estimated, and
+    /// that is said once: a session must not be stuck with it.
+    pub(super) fn count_texts(&self) -> Result<()> {
+        let Some(count) = &self.runtime.parts.count_tokens else {
+            return Ok(());
+        };
+        let texts = self.machine().counted();
+        let mut counted = Vec::new();
+        for (text, known, stays) in texts {
+            let tokens = match known.map_or_else(|| count(&M::string(&text)), Ok) {
+                Err(error) if stays => {
+                    self.listener_errors().add(error.message().to_owned());
+                    text_tokens(&text)
+                }
+                tokens => tokens?,
+            };
+            counted.push((text, tokens));
+        }
+        self.machine_mut().set_counted(counted);
+        Ok(())
+    }
+
     /// What to send to the model now. Listeners hear of each request once.
     pub(super) fn request(&self, turn: u64) -> Result<(ModelRequest<M>, RequestReport)> {
-        if let Some(count) = &self.runtime.parts.count_tokens {
-            let texts = self.machine().counted();
-            let mut counted = Vec::new();
-            for (text, known) in texts {
-                let tokens = known.map_or_else(|| count(&M::string(&text)), Ok)?;
-                counted.push((text, tokens));
-            }
-            self.machine_mut().set_counted(counted);
-        }
+        self.count_texts()?;
         self.check_turn(turn)?;
         let again = self.machine().is_asked();
         let request = self.machine_mut().request();

@@ -584,20 +584,12 @@ impl<M: MessageData> Machine<M> {
         let tools = self.tools(turn.offers_skills);
         let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).listed();
         let (tokens, mut parts) = self.measure(&projection, compaction);
-        parts.system_prompt = self.cost(&turn.system_prompt);
-        parts.tools = texts
-            .iter()
-            .fold(0, |sum, text| self.cost(text).saturating_add(sum));
+        (parts.system_prompt, parts.tools) = self.overhead(turn);
         let overhead = parts.system_prompt.saturating_add(parts.tools);
         if let Some(total) = self.anchored(&projection, &tokens, overhead) {
             parts = parts.shared_out(total);
         }
-        let model = self.header.model.as_ref();
-        let budget = ContextBudget::new(
-            model.and_then(|model| model.context_window),
-            model.and_then(|model| model.max_tokens),
-            parts,
-        );
+        let budget = self.budget_of(parts);
         let trace = RequestTrace {
             tools: joined(&texts, ","),
             system_prompt: turn.system_prompt.clone(),
@@ -626,22 +618,41 @@ impl<M: MessageData> Machine<M> {
         ))
     }
 
-    /// The texts that a request holds beside messages, for a host that counts tokens, with what it said of them before.
-    pub fn counted(&self) -> Vec<(String, Option<u32>)> {
-        let Some(turn) = &self.turn else {
-            return Vec::new();
-        };
-        let mut texts = vec![turn.system_prompt.as_str(), INTERRUPTED];
-        for tool in self.tools(turn.offers_skills) {
-            texts.push(&tool.json);
+    /// Tokens of the system prompt, and of the tools.
+    fn overhead(&self, turn: &Turn<M>) -> (u32, u32) {
+        let tools = self.tools(turn.offers_skills).into_iter();
+        let tools = tools.fold(0, |sum, tool| self.cost(&tool.json).saturating_add(sum));
+        (self.cost(&turn.system_prompt), tools)
+    }
+
+    fn budget_of(&self, parts: BudgetParts) -> ContextBudget {
+        let model = self.header.model.as_ref();
+        ContextBudget::new(
+            model.and_then(|model| model.context_window),
+            model.and_then(|model| model.max_tokens),
+            parts,
+        )
+    }
+
+    /// The texts that a request holds beside messages, for a host that counts tokens, with what it said of them before, and
+    /// whether they are there whatever it says: nobody could take them back.
+    pub fn counted(&self) -> Vec<(String, Option<u32>, bool)> {
+        let mut texts = Vec::new();
+        if let Some(turn) = &self.turn {
+            texts.push((turn.system_prompt.as_str(), false));
+            for tool in self.tools(turn.offers_skills) {
+                texts.push((&tool.json, false));
+            }
+            let prepared = turn.prepared.iter().filter_map(|it| it.snapshot.as_ref());
+            prepared.for_each(|snapshot| texts.push((&snapshot.content, false)));
         }
-        let prepared = turn.prepared.iter().filter_map(|it| it.snapshot.as_ref());
-        for snapshot in self.snapshots.iter().chain(prepared) {
-            texts.push(&snapshot.content);
+        texts.push((INTERRUPTED, true));
+        for snapshot in &self.snapshots {
+            texts.push((&snapshot.content, true));
         }
-        let summary = self.compactions.last().map(|it| it.summary.as_str());
-        summary.into_iter().append_to(&mut texts);
-        let known = |text: &str| (text.to_owned(), self.count_of(text));
+        let summary = self.compactions.last().map(CompactionCheckpoint::shown);
+        summary.iter().for_each(|summary| texts.push((summary, true)));
+        let known = |(text, stays): (&str, bool)| (text.to_owned(), self.count_of(text), stays);
         texts.into_iter().map(known).listed()
     }
 
@@ -717,7 +728,7 @@ impl<M: MessageData> Machine<M> {
                 own
             }
             Source::Compaction { .. } => {
-                let own = compaction.map_or(0, |checkpoint| self.cost(&checkpoint.summary));
+                let own = compaction.map_or(0, |checkpoint| self.cost(&checkpoint.shown()));
                 parts.summary = parts.summary.saturating_add(own);
                 own
             }

@@ -6,9 +6,11 @@ use runcontext::{
     Error, ErrorCode, Result,
     context::{
         CompactionCheckpoint, NoticeCode, RuntimeContextSnapshot, Source, Summary, materialise, project,
+        text_tokens,
     },
     message::{Dialect, MessageIndex, MessageOutline, StopKind},
     permissions::{Preset, ToolPolicy, definition_digest},
+    prompt::neutralise,
     session::{
         Exclusive, Incoming, Machine, NewSession, Outcome, Stamp, Surroundings, ToolDeclaration, TurnInput,
     },
@@ -727,11 +729,12 @@ impl<'a> Run<'a> {
             model: None,
             usage: None,
         };
+        let tokens = text_tokens(&neutralise(&summary.summary));
         let stamp = Stamp {
             now: number as f64,
             ..self.stamp()
         };
-        let made = match self.machine.summarised(&goes, summary, &stamp) {
+        let made = match self.machine.summarised(&goes, summary, tokens, &stamp) {
             // It is no shorter than what goes.
             Err(error) if error.code() == ErrorCode::HostFailed => return Ok(()),
             made => made?,

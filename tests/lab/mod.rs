@@ -21,6 +21,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest};
 use runcontext::{
     Error, Result,
+    message::CountTokens,
     run_context::RunContext,
     runtime::{
         CompactionOptions, Host, Parts, PromptOptions, Runtime, Session, SessionEvent, SkillOptions, Tabs,
@@ -103,7 +104,15 @@ impl Lab {
         skills: SkillOptions,
     ) -> Self {
         let compaction = CompactionOptions::default();
-        Self::beside(memory, strict, declarations, host, None, skills, compaction)
+        Self::beside(
+            memory,
+            strict,
+            declarations,
+            (host, None),
+            skills,
+            compaction,
+            None,
+        )
     }
 
     /// A page among those of a browser.
@@ -111,24 +120,43 @@ impl Lab {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
         let skills = SkillOptions::default();
         let compaction = CompactionOptions::default();
-        Self::beside(memory, true, tools, None, Some(page.clone()), skills, compaction)
+        Self::beside(
+            memory,
+            true,
+            tools,
+            (None, Some(page.clone())),
+            skills,
+            compaction,
+            None,
+        )
     }
 
     /// A page whose conversations are compacted.
     pub fn compacting(memory: MemoryStorage<Value>, compaction: CompactionOptions<Value>) -> Self {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
         let skills = SkillOptions::default();
-        Self::beside(memory, true, tools, None, None, skills, compaction)
+        Self::beside(memory, true, tools, (None, None), skills, compaction, None)
+    }
+
+    /// The same, where the host counts tokens.
+    pub fn counting(
+        memory: MemoryStorage<Value>,
+        compaction: CompactionOptions<Value>,
+        count: Rc<CountTokens<Value>>,
+    ) -> Self {
+        let tools = vec![declaration("add", true), declaration("write_file", false)];
+        let skills = SkillOptions::default();
+        Self::beside(memory, true, tools, (None, None), skills, compaction, Some(count))
     }
 
     fn beside(
         memory: MemoryStorage<Value>,
         strict: bool,
         declarations: Vec<ToolDeclaration<Value>>,
-        host: Option<Rc<TestHost>>,
-        page: Option<Rc<Page>>,
+        (host, page): (Option<Rc<TestHost>>, Option<Rc<Page>>),
         skills: SkillOptions,
         compaction: CompactionOptions<Value>,
+        count_tokens: Option<Rc<CountTokens<Value>>>,
     ) -> Self {
         let world = Rc::new(TestWorld::default());
         let storage = Rc::new(FaultyStorage::new(memory));
@@ -146,7 +174,7 @@ impl Lab {
             fold: runcontext_fold,
             protected: vec!["secrets".to_owned()],
             skills,
-            count_tokens: None,
+            count_tokens,
             compaction,
         };
         let runtime = run(&world, Runtime::open(parts)).unwrap();

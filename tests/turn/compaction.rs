@@ -12,7 +12,7 @@ use runcontext::{
         CompactionCheckpoint, DeclaredEvent, Divergence, DivergenceClass, RuntimeContextSnapshot, Source,
         Summary,
     },
-    message::MessageIndex,
+    message::{CountTokens, MessageIndex},
     permissions::Preset,
     runtime::{CompactionOptions, PromptOptions, Session, Signal},
     session::{ModelRef, NewSession, Outcome, Pending},
@@ -24,7 +24,7 @@ use crate::{
     expect::{HAIKU, HAIKU_ID, HAIKU_LOCATION, dispatched},
     lab::{
         Browser, Fault, ID, Lab, Seen, Stored, Summaries, at_once, calls, pairing::check_pairs_in, refused,
-        says, spoken, user, waits,
+        says, spoken, tokens::tokens, user, waits,
     },
     shown::store,
 };
@@ -403,6 +403,85 @@ fn a_summary_of_no_use_leaves_everything_as_it_was() {
     let next = asked(&lab, &session, "question 4");
     assert_eq!(next.report.divergence, divergence(DivergenceClass::None, -1, &[]));
     assert_eq!(next.request.messages.len(), 7);
+}
+
+#[test]
+fn a_summary_takes_what_is_sent_of_it_tags_made_harmless() {
+    let (summaries, lab, session) = three_turns();
+    let goes: u32 = session.machine().outlines()[..4].iter().map(|it| it.tokens).sum();
+    let [written, sent] = ["<permissions>", "&lt;permissions>"];
+    // As it was written it is shorter than what goes, and as it is sent it is not.
+    let times = (1..).find(|times| tokens(&sent.repeat(*times)) >= goes).unwrap();
+    assert!(tokens(&written.repeat(times)) < goes);
+    summaries.says(&written.repeat(times));
+    let error = refused(compact(&lab, &session));
+    assert_eq!(error.code(), ErrorCode::HostFailed);
+    assert_eq!(error.data()["tokens"], tokens(&sent.repeat(times)));
+
+    summaries.says(&written.repeat(20));
+    compact(&lab, &session).unwrap();
+    let report = asked(&lab, &session, "question 4").report;
+    let takes = tokens(&sent.repeat(20));
+    assert_eq!((report.tokens[0], report.budget.parts.summary), (takes, takes));
+}
+
+/// A host that counts words, and cannot count a text with this in it.
+fn cannot_count(part: &'static str) -> Rc<CountTokens<Value>> {
+    Rc::new(move |text| match text.as_str().unwrap() {
+        text if text.contains(part) => Err(Error::invalid(format!("no count of {part}"))),
+        text => Ok(text.split_whitespace().count() as u32),
+    })
+}
+
+#[test]
+fn a_summary_that_the_host_cannot_count_or_counts_as_no_shorter_is_refused() {
+    let (summaries, before, session) = three_turns();
+    session.dispose().unwrap();
+    let memory = before.storage.memory.clone();
+    let lab = Lab::counting(memory, summaries.options(), cannot_count("odd"));
+    let session = lab.open();
+    let goes: u32 = session.machine().outlines()[..4].iter().map(|it| it.tokens).sum();
+    let unchanged = all(&lab, &session);
+    let many = "a ".repeat(goes as usize);
+    for (said, message) in [
+        ("odd", "the summary cannot be counted: no count of odd"),
+        (&*many, "`summarize` gave a summary of about"),
+    ] {
+        summaries.says(said);
+        let error = refused(compact(&lab, &session));
+        assert_eq!(error.code(), ErrorCode::HostFailed);
+        assert!(error.message().starts_with(message), "{error}");
+        assert_eq!(all(&lab, &session), unchanged);
+        assert_eq!(lab.events(), ["compacting 4", "compaction failed host_failed"]);
+    }
+    // By itself, the turn goes on without.
+    let next = asked(&lab, &session, "question 4");
+    let used = next.report.budget.estimated_input_tokens;
+    fits(&lab, &session, f64::from(used) * 1.05);
+    summaries.says("odd");
+    let next = asked(&lab, &session, "question 5");
+    assert_eq!(next.request.messages.len(), 9);
+    assert_eq!(
+        summaries_of(&lab),
+        ["compacting 6", "compaction failed host_failed"]
+    );
+    assert_eq!(session.machine().compactions(), []);
+}
+
+#[test]
+fn a_stored_summary_that_the_host_cannot_count_is_estimated_and_that_is_said_once() {
+    let (summaries, before, session) = three_turns();
+    summaries.says("an odd summary");
+    compact(&before, &session).unwrap();
+    session.dispose().unwrap();
+    let memory = before.storage.memory.clone();
+    let lab = Lab::counting(memory, summaries.options(), cannot_count("odd"));
+    let session = lab.open();
+    for text in ["question 4", "question 5"] {
+        let report = asked(&lab, &session, text).report;
+        assert_eq!(report.budget.parts.summary, tokens("an odd summary"));
+        assert_eq!(session.listener_errors().all(), ["no count of odd"]);
+    }
 }
 
 #[test]
@@ -803,6 +882,28 @@ fn where_only_the_newest_turn_is_left_nobody_is_asked_for_a_summary() {
     asked(&lab, &session, &long(100));
     assert_eq!(summaries.calls(), 0);
     assert_eq!(summaries_of(&lab), [] as [&str; 0]);
+}
+
+#[test]
+fn where_a_prompt_alone_does_not_fit_nobody_is_asked_for_a_summary_and_nothing_is_stored() {
+    let (summaries, lab, session) = three_turns();
+    let parts = session.machine().budget().unwrap().parts;
+    let alone = parts.system_prompt + parts.tools + tokens(&long(3_000));
+    // With a token less than that, and with all of it and what a short summary takes.
+    for (window, helps) in [(alone - 1, false), (alone + 50, true)] {
+        fits(&lab, &session, f64::from(window));
+        let before = all(&lab, &session);
+        lab.model.answers(says("so"));
+        let prompted = lab.prompt(&session, &long(3_000));
+        assert_eq!(summaries.calls() > 0, helps);
+        if !helps {
+            assert_eq!(refused(prompted).code(), ErrorCode::BudgetExceeded);
+            assert_eq!(all(&lab, &session), before);
+            assert_eq!(summaries_of(&lab), [] as [&str; 0]);
+        } else {
+            assert_eq!(prompted.unwrap().end.outcome, Outcome::Success);
+        }
+    }
 }
 
 #[test]

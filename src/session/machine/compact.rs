@@ -4,7 +4,7 @@ use super::{Machine, Stamp};
 use crate::{
     Error, ErrorCode, Result,
     context::{
-        CompactionCheckpoint, DeclaredEvent, Summary, materialise, plan_compaction, project, text_tokens,
+        BudgetParts, CompactionCheckpoint, DeclaredEvent, Summary, materialise, plan_compaction, project,
     },
     message::{MessageData, MessageIndex},
     prompt::SKILLS,
@@ -20,7 +20,7 @@ pub struct ToSummarise<M> {
     pub first_kept: MessageIndex,
     /// What goes, as the model sees it: the summary before this one first, skills in front of their messages.
     pub messages: Vec<M>,
-    /// Estimated tokens of that.
+    /// Tokens of that.
     tokens: u32,
 }
 
@@ -29,7 +29,7 @@ impl<M: MessageData> Machine<M> {
     /// turn that is prepared is the newest, and stays.
     ///
     /// # Errors
-    /// `nothing_to_compact`.
+    /// `nothing_to_compact`; `budget_exceeded` in a turn that would not fit without its older turns either.
     pub fn to_summarise(&mut self, keep_recent_tokens: Option<u32>) -> Result<ToSummarise<M>> {
         let prepared = self.turn.as_ref().and_then(|turn| turn.prepared.clone());
         prepared.iter().for_each(|prepared| self.show_prepared(prepared));
@@ -48,8 +48,25 @@ impl<M: MessageData> Machine<M> {
         let previous = self.compactions.last();
         let first_kept = plan_compaction(&self.outlines, &self.snapshots, previous, keep_recent_tokens)?;
         let (projection, _) = project(&self.outlines, &self.snapshots, previous)?;
+        let (tokens, _) = self.measure(&projection, previous);
+        let tokens_of = |goes: bool, message: MessageIndex| {
+            let sources = projection.sources.iter().zip(&tokens);
+            let meant = sources.filter(|(source, _)| (source.message_index() < message) == goes);
+            meant.fold(0u32, |sum, (_, tokens)| sum.saturating_add(*tokens))
+        };
+        if let Some(turn) = &self.turn {
+            let newest = plan_compaction(&self.outlines, &self.snapshots, previous, 0)?;
+            let (system_prompt, tools) = self.overhead(turn);
+            let stays = BudgetParts {
+                system_prompt,
+                tools,
+                messages: tokens_of(false, newest),
+                ..BudgetParts::default()
+            };
+            self.budget_of(stays).check()?;
+        }
+        let tokens = tokens_of(true, first_kept);
         let goes = projection.before(first_kept);
-        let (tokens, _) = self.measure(&goes, previous);
         Ok(ToSummarise {
             first_kept,
             messages: materialise(
@@ -60,11 +77,12 @@ impl<M: MessageData> Machine<M> {
                 &self.snapshots,
                 previous,
             )?,
-            tokens: tokens.into_iter().fold(0, u32::saturating_add),
+            tokens,
         })
     }
 
-    /// A summary stands for what was to be summarised: the next request shows it, and one commit waits in the queue.
+    /// A summary stands for what was to be summarised: the next request shows it, and one commit waits in the queue. `tokens` is
+    /// what it takes as it is shown.
     ///
     /// # Errors
     /// `host_failed` where it is blank, or does not make the request smaller. Nothing is changed then.
@@ -72,13 +90,13 @@ impl<M: MessageData> Machine<M> {
         &mut self,
         goes: &ToSummarise<M>,
         summary: Summary,
+        tokens: u32,
         stamp: &Stamp,
     ) -> Result<CompactionCheckpoint> {
         if summary.summary.trim().is_empty() {
             let text = "`summarize` gave a blank summary; give one that says what was said";
             return Err(Error::new(ErrorCode::HostFailed, text));
         }
-        let tokens = text_tokens(&summary.summary);
         if tokens >= goes.tokens {
             let text = format!(
                 "`summarize` gave a summary of about {tokens} tokens in the place of {}; give a shorter one",
