@@ -318,7 +318,7 @@ impl Dialect {
     }
 
     /// What a provider reported of a request and its answer, in tokens, where the message carries that as its `usage`. One that
-    /// reports no input reports nothing.
+    /// reports no input reports nothing, and one with a count that is no count is not believed.
     pub fn usage<M: MessageView>(self, message: &M) -> Option<u32> {
         let usage = message.field("usage")?;
         let (input, output): (&[&str], _) = match self {
@@ -334,10 +334,17 @@ impl Dialect {
             ),
             Self::AiSdk => (&["inputTokens"], "outputTokens"),
         };
-        let tokens = |member: &str| usage.field(member).and_then(|it| it.number()).unwrap_or(0.0);
-        let read = input.iter().map(|member| tokens(member)).sum::<f64>();
-        let all = read + tokens(output);
-        (read > 0.0 && (read..f64::from(u32::MAX)).contains(&all)).then_some(all as u32)
+        let tokens = |member: &str| {
+            let reported = usage.field(member).filter(|it| it.kind() != Kind::Null);
+            let count = reported.map_or(Some(0.0), |it| it.number())?;
+            (count.fract() == 0.0 && (0.0..f64::from(u32::MAX)).contains(&count)).then_some(count as u32)
+        };
+        let mut read = 0u32;
+        for member in input {
+            read = read.checked_add(tokens(member)?)?;
+        }
+        let all = read.checked_add(tokens(output)?)?;
+        (read > 0).then_some(all)
     }
 
     fn size<'a, M: MessageData>(

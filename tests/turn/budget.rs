@@ -340,6 +340,54 @@ fn what_was_reported_by_another_model_or_of_nothing_does_not_count() {
 }
 
 #[test]
+fn a_usage_with_one_member_that_is_no_count_is_not_believed_and_null_counts_as_absent() {
+    for (dialect, members) in [
+        (Dialect::Loop, &["input", "cacheRead", "cacheWrite", "output"][..]),
+        (Dialect::OpenAiChat, &["prompt_tokens", "completion_tokens"]),
+        (
+            Dialect::Anthropic,
+            &[
+                "input_tokens",
+                "cache_read_input_tokens",
+                "cache_creation_input_tokens",
+                "output_tokens",
+            ],
+        ),
+        (Dialect::AiSdk, &["inputTokens", "outputTokens"]),
+    ] {
+        let total = |member: &str, value: &Value| {
+            let mut answer = reporting(dialect, "hi", 3, 2, 5);
+            answer["usage"][member] = value.clone();
+            dialect.usage(&answer)
+        };
+        for member in members {
+            for bad in [
+                json!("3"),
+                json!(-1),
+                json!(2.5),
+                json!(1e300),
+                json!(4_294_967_295u32),
+                json!(true),
+                json!({}),
+            ] {
+                assert_eq!(total(member, &bad), None, "{dialect:?} {member} {bad}");
+            }
+        }
+        assert_eq!(total("more", &json!("x")), Some(10), "{dialect:?}");
+        let output = members.last().unwrap();
+        assert_eq!(total(output, &Value::Null), Some(5), "{dialect:?}");
+    }
+    let cached = reporting(Dialect::Anthropic, "hi", 3, 2, 5);
+    let mut uncached = cached.clone();
+    uncached["usage"]["cache_read_input_tokens"] = Value::Null;
+    let totals = [cached, uncached].map(|answer| Dialect::Anthropic.usage(&answer));
+    assert_eq!(totals, [Some(10), Some(8)]);
+    // Too much in all is no count either.
+    let much = reporting(Dialect::Anthropic, "hi", 4_294_967_294, 2, 5);
+    assert_eq!(Dialect::Anthropic.usage(&much), None);
+}
+
+#[test]
 fn an_answer_that_failed_anchors_nothing_and_the_one_before_it_does() {
     for stop in ["error", "aborted"] {
         let lab = Lab::lenient();
