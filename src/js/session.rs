@@ -556,7 +556,8 @@ impl Session {
         )
     }
 
-    /// The typed text of each actual user message, oldest first.
+    /// The typed text of each actual user message from `state.loadedFrom` on, oldest first. Where that is not 0, which only a
+    /// compacted session of over 1,000 messages that was opened again has, `readMessages` reads those before it.
     #[wasm_bindgen(js_name = "titleInputs", unchecked_return_type = "string[]")]
     pub fn title_inputs(&self) -> JsValue {
         list(self.inner.machine().title_inputs())

@@ -556,6 +556,17 @@ fn a_message_of_another_role_than_its_outline_is_noticed_when_its_page_is_read()
 }
 
 #[test]
+fn titles_of_a_long_conversation_begin_with_the_first_message_that_is_loaded() {
+    let lab = Lab::empty();
+    long_session(&lab, "user");
+    let session = lab.open();
+    let machine = session.machine();
+    assert_eq!(machine.loaded_from(), 1_090);
+    let typed = [1_090, 1_092, 1_094, 1_096, 1_098].map(|at| json!(format!("message {at}")));
+    assert_eq!(machine.title_inputs(), typed);
+}
+
+#[test]
 fn a_long_conversation_is_forked_whole_though_only_its_end_is_loaded() {
     let lab = Lab::empty();
     long_session(&lab, "user");
