@@ -48,7 +48,8 @@ pub struct Divergence {
     pub class: DivergenceClass,
     /// The first model message that differs; -1 unless messages differ first.
     pub index: i64,
-    /// What was declared since the last dispatched request.
+    /// What was declared and shows, if anywhere, in this request for the first time. A change that the system prompt shows,
+    /// made while a turn runs, stands in the reports of the next turn.
     pub events: Vec<DeclaredEvent>,
 }
 

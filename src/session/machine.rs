@@ -177,7 +177,10 @@ pub struct Machine<M> {
     budget: Option<ContextBudget>,
     /// What the host's tokenizer said of texts that requests hold beside the messages.
     counted: Vec<(String, u32)>,
+    /// What the reports of the turn's next request say was declared.
     events: Vec<DeclaredEvent>,
+    /// What was declared and shows in no request yet.
+    declared: Vec<DeclaredEvent>,
     gate: GateState<M>,
 }
 
@@ -279,6 +282,7 @@ impl<M: MessageData> Machine<M> {
             budget: None,
             counted: Vec::new(),
             events: Vec::new(),
+            declared: Vec::new(),
             gate: GateState::default(),
         })
     }
@@ -452,6 +456,7 @@ impl<M: MessageData> Machine<M> {
         let legacy = self.shows_legacy_context()?;
         let skills_before = self.section_before(SKILLS)?.unwrap_or_default();
         let permissions_before = self.section_before(PERMISSIONS)?;
+        self.show_declared(true);
         let changes = [
             (
                 DeclaredEvent::Skills,
@@ -463,9 +468,9 @@ impl<M: MessageData> Machine<M> {
             ),
         ];
         for (event, happened) in changes {
-            self.events.retain(|declared| *declared != event);
+            self.events.retain(|shown| *shown != event);
             if happened {
-                self.declare(event);
+                note(&mut self.events, event);
             }
         }
         let sections = self.sections(offered_skills, legacy);
@@ -570,6 +575,7 @@ impl<M: MessageData> Machine<M> {
     }
 
     fn build_stored_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
+        self.show_declared(false);
         let compaction = self.compactions.last();
         let (projection, mut notices) = project(&self.outlines, &self.snapshots, compaction)?;
         let messages = materialise(
@@ -1197,11 +1203,21 @@ impl<M: MessageData> Machine<M> {
         Ok(())
     }
 
-    /// Notes a change that may show in the next request, each kind once, in the order of the contract.
+    /// Notes a change that may show in a later request.
     pub(super) fn declare(&mut self, event: DeclaredEvent) {
-        if let Err(at) = self.events.binary_search(&event) {
-            self.events.insert(at, event);
-        }
+        note(&mut self.declared, event);
+    }
+
+    /// What was declared and shows from now on is reported. A system prompt stands for its whole turn: what shows in it waits
+    /// until one is rendered.
+    fn show_declared(&mut self, renders: bool) {
+        self.declared.retain(|event| {
+            let shows = renders || matches!(event, DeclaredEvent::Compaction | DeclaredEvent::Model);
+            if shows {
+                note(&mut self.events, *event);
+            }
+            !shows
+        });
     }
 
     /// What a person calls the session.
@@ -1603,6 +1619,13 @@ impl<M: MessageData> Machine<M> {
             .zip(&self.bodies);
         let typed = loaded.filter(|(outline, _)| outline.user_turn);
         typed.map(|(_, body)| M::joined(&texts(body), "\n")).listed()
+    }
+}
+
+/// Adds an event, each kind once, in the order of the contract.
+fn note(events: &mut Vec<DeclaredEvent>, event: DeclaredEvent) {
+    if let Err(at) = events.binary_search(&event) {
+        events.insert(at, event);
     }
 }
 

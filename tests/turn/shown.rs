@@ -28,7 +28,7 @@ use crate::{
         ID, Lab, Seen, at_once, calls, incoming, model_ref,
         pairing::check_pairs,
         random::Random,
-        refused, result, run, says,
+        refused, result, run, run_context, says,
         tokens::{json_tokens, tokens},
     },
     random_turns::answer,
@@ -164,6 +164,59 @@ fn other_sections_and_models_are_declared_until_they_are_dispatched() {
         session.machine().system_prompt_at(6).unwrap(),
         removed.request.system_prompt
     );
+}
+
+/// Another run context, that the model is told of.
+async fn rhyme(session: Rc<Session<Value>>) {
+    let context = run_context(json!({ "system_prompt": ["Rhyme."] }));
+    session.set_run_context(Some(context)).await.unwrap();
+}
+
+#[test]
+fn a_run_context_that_a_tool_sets_is_declared_in_the_request_that_shows_it() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    let changing = session.clone();
+    lab.tools.on("a", move |_, _| {
+        let session = changing.clone();
+        async move {
+            rhyme(session).await;
+            Ok(json!("done"))
+        }
+    });
+    lab.model.answers(calls(&[("a", "add", json!({}))]));
+    asked(&lab, &session, json!("one"), &PromptOptions::default());
+    // The prompt stands for the whole turn.
+    let continued = lab.model.seen().pop().unwrap().report.divergence;
+    assert_eq!(continued.class, DivergenceClass::None);
+    assert_eq!(continued.events, []);
+    let next = asked(&lab, &session, json!("two"), &PromptOptions::default());
+    assert!(next.request.system_prompt.contains("Rhyme."));
+    assert_eq!(next.report.divergence.class, DivergenceClass::System);
+    assert_eq!(next.report.divergence.events, [DeclaredEvent::RunContext]);
+    let last = asked(&lab, &session, json!("three"), &PromptOptions::default());
+    assert_eq!(last.report.divergence.class, DivergenceClass::None);
+    assert_eq!(last.report.divergence.events, []);
+}
+
+#[test]
+fn a_run_context_that_is_set_between_a_request_and_its_dispatch_is_declared_in_a_later_one() {
+    let lab = Lab::empty();
+    let session = lab.create();
+    lab.run(session.set_preset(Some(Preset::DangerFullAccess)))
+        .unwrap();
+    let turn = at_once(session.begin(&json!("one"), &PromptOptions::default())).unwrap();
+    assert_eq!(
+        turn.request().unwrap().1.divergence.events,
+        [DeclaredEvent::Preset]
+    );
+    lab.run(rhyme(session.clone()));
+    lab.run(turn.dispatched()).unwrap();
+    lab.run(turn.append(vec![incoming(says("hi"))])).unwrap();
+    lab.run(turn.finish(Outcome::Success, None)).unwrap();
+    let next = asked(&lab, &session, json!("two"), &PromptOptions::default());
+    assert_eq!(next.report.divergence.class, DivergenceClass::System);
+    assert_eq!(next.report.divergence.events, [DeclaredEvent::RunContext]);
 }
 
 #[test]

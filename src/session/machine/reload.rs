@@ -125,7 +125,11 @@ impl<M: MessageData> Machine<M> {
         if is_same && dropped == 0 {
             shown.dispatched = self.dispatched.take();
             shown.budget = self.budget;
-            shown.events = std::mem::take(&mut self.events);
+            // A prompt that was not sent shows nothing: what it would have shown waits again.
+            shown.declared = std::mem::take(&mut self.declared);
+            for event in self.events.drain(..) {
+                shown.declare(event);
+            }
             shown.declare_changes(&self.header);
             if shown.compactions.len() != self.compactions.len() {
                 shown.declare(DeclaredEvent::Compaction);
