@@ -8,7 +8,9 @@ use std::{cell::RefCell, rc::Rc};
 
 use runcontext::{
     ErrorCode,
+    context::{DeclaredEvent, DivergenceClass},
     permissions::{Action, PermissionChange, Preset},
+    prompt::Section,
     run_context::RunContext,
     runtime::{Answer, ApprovalOutcome, PromptOptions, RuntimeEvent, Session, Signal, Turn},
     session::{Hint, Machine, NewSession, Outcome, Pending, Stamp, Surroundings, Takes, ToolCall},
@@ -17,8 +19,11 @@ use runcontext::{
 use serde_json::{Value, json};
 
 use crate::{
-    expect::{Way, dispatched, long_turn},
-    lab::{Browser, Fault, ID, Lab, Page, Step, at_once, calls, incoming, refused, says, waits},
+    expect::{Way, allow, dispatched, long_turn},
+    lab::{
+        Browser, Fault, ID, Lab, Page, Step, at_once, calls, incoming, model_ref, refused, result, says,
+        waits,
+    },
 };
 
 /// A page with the session open.
@@ -283,6 +288,43 @@ fn titles_pins_marks_presets_and_run_contexts_of_one_page_are_shown_by_the_other
     two.lab.model.answers(says("hi"));
     two.lab.prompt(&two.session, "more").unwrap();
     assert_eq!(two.session.machine().checkpoints().len(), 2);
+}
+
+#[test]
+fn what_another_page_changes_during_a_turn_is_declared_in_the_request_that_shows_it() {
+    let (_browser, one, two) = two_pages();
+    long_turn(&one.lab, &one.session, Way::Prompt);
+    two.settles();
+    let turn = at_once(one.session.begin(&json!("go on"), &PromptOptions::default())).unwrap();
+    turn.request().unwrap();
+    let theirs = &two.session;
+    two.lab
+        .run(theirs.set_preset(Some(Preset::WorkspaceWrite)))
+        .unwrap();
+    let style = Some(vec![Section::new("style", "plain")]);
+    two.lab
+        .run(theirs.configure(Some(Some(model_ref("m2"))), None, style))
+        .unwrap();
+    one.settles();
+    one.lab.run(turn.dispatched()).unwrap();
+    let call = calls(&[("x", "add", json!({}))]);
+    one.lab.run(turn.append(vec![incoming(call)])).unwrap();
+    one.lab.run(allow(&one.session, &["x"]));
+    one.lab
+        .run(turn.append(vec![incoming(result("x", "add", "3"))]))
+        .unwrap();
+    // The prompt stands for the whole turn, and the model is another at once.
+    let continued = turn.request().unwrap().1.divergence;
+    assert_eq!(continued.class, DivergenceClass::None);
+    assert_eq!(continued.events, [DeclaredEvent::Model]);
+    one.lab.run(turn.dispatched()).unwrap();
+    one.lab.run(turn.append(vec![incoming(says("3"))])).unwrap();
+    one.lab.run(turn.finish(Outcome::Success, None)).unwrap();
+    one.lab.model.answers(says("hi"));
+    one.lab.prompt(&one.session, "more").unwrap();
+    let next = one.lab.model.seen().pop().unwrap().report.divergence;
+    assert_eq!(next.class, DivergenceClass::System);
+    assert_eq!(next.events, [DeclaredEvent::Preset, DeclaredEvent::Sections]);
 }
 
 #[test]
