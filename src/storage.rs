@@ -253,6 +253,11 @@ pub struct StoredSession {
     pub damage: Vec<Damage>,
 }
 
+/// What a session's setting `counts` says of its lists of snapshots, checkpoints and compactions.
+pub(crate) fn counts(lengths: [usize; 3]) -> Value {
+    lengths.into_iter().map(Value::from).collect()
+}
+
 impl StoredSession {
     /// Lists that are shorter or longer than the session says, and show nothing else of it: they may have been emptied. And summaries
     /// of more than there is.

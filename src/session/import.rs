@@ -22,7 +22,7 @@ use crate::{
     prompt::{Checkpoint, validate_host_sections},
     storage::{
         AppendedMessage, COUNTS, Commit, Counters, ORIGIN, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
-        StoredSession, staged_time,
+        StoredSession, counts, staged_time,
     },
     untyped::{self, FromJson, Numbered, Reader, ToJson, field_error, join},
 };
@@ -163,8 +163,7 @@ impl<M: MessageData> Import<M> {
                 stored.checkpoints.len(),
                 stored.compactions.len(),
             ];
-            let counts = lists.into_iter().map(Value::from).collect();
-            record.settings.insert(COUNTS.to_owned(), counts);
+            record.settings.insert(COUNTS.to_owned(), counts(lists));
         }
         let timestamp = if is_last {
             record.updated_at

@@ -38,7 +38,7 @@ use crate::{
     skills,
     storage::{
         AppendedMessage, ApprovalChange, COUNTS, Commit, Counters, Damage, ORIGIN, OUTLINES_PER_PACK,
-        OutlinePack, SessionRecord, StoredSession, damaged, keys,
+        OutlinePack, SessionRecord, StoredSession, counts, damaged, keys,
     },
 };
 
@@ -1427,14 +1427,11 @@ impl<M: MessageData> Machine<M> {
 
     /// How many records the lists have.
     fn counts(&self) -> Value {
-        [
+        counts([
             self.snapshots.len(),
             self.checkpoints.len(),
             self.compactions.len(),
-        ]
-        .into_iter()
-        .map(Value::from)
-        .collect()
+        ])
     }
 
     pub(super) fn commit_settings(&mut self, settings: Vec<Setting>, stamp: &Stamp) {
