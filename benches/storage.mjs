@@ -46,11 +46,15 @@ async function prepare() {
 
     // Where a long conversation was compacted, the last page of it is read.
     const database = await connect('bench');
-    const compacting = database.transaction('compactions', 'readwrite');
+    const compacting = database.transaction(['chat_sessions', 'compactions'], 'readwrite');
     compacting.objectStore('compactions').put({
         sessionId: 'long', position: 0, id: 'k', firstKeptMessageIndex: 19_900, historyMessageCount: 19_900, summary: text,
         timestamp: 1, provider: 'p', model: 'm',
     });
+    const record = await settled(compacting.objectStore('chat_sessions').get('long'));
+    // As storage counts them: snapshots, checkpoints, compactions.
+    record.settings.counts[2] = 1;
+    compacting.objectStore('chat_sessions').put(record);
     await ended(compacting);
 
     // The bare calls write into a database of the same records.
