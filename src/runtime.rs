@@ -226,7 +226,10 @@ pub struct Runtime<M> {
     bypassed: RefCell<Vec<Rc<Session<M>>>>,
     listeners: Rc<Listeners<RuntimeEvent>>,
     permissions: PermissionStore,
-    closed: Cell<bool>,
+    /// Nothing begins any more. Imports that run end, and the last of them lets go of the storage.
+    closed: Signal,
+    imports: Cell<u32>,
+    gone: Signal,
 }
 
 impl<M> fmt::Debug for Runtime<M> {
@@ -274,7 +277,9 @@ impl<M: MessageData + 'static> Runtime<M> {
             bypassed: RefCell::default(),
             listeners,
             permissions,
-            closed: Cell::new(false),
+            closed: Signal::default(),
+            imports: Cell::new(0),
+            gone: Signal::default(),
         });
         runtime.hear_others();
         let world = runtime.parts.world.clone();
@@ -318,7 +323,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     }
 
     fn check_open(&self) -> Result<()> {
-        if self.closed.get() {
+        if self.closed.has_fired() {
             return Err(Error::new(
                 ErrorCode::Disposed,
                 "the runtime was closed; open another with `Runtime.open`",
@@ -349,7 +354,7 @@ impl<M: MessageData + 'static> Runtime<M> {
                 _ => error,
             });
         }
-        if self.closed.get() {
+        if self.closed.has_fired() {
             session.release();
             self.check_open()?;
         }
@@ -575,7 +580,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// # Errors
     /// `session_busy` or `pending_save` of the first session that cannot be let go; then nothing is closed.
     pub fn close(&self) -> Result<()> {
-        if self.closed.get() {
+        if self.closed.has_fired() {
             return Ok(());
         }
         let open = self.open_sessions();
@@ -585,12 +590,26 @@ impl<M: MessageData + 'static> Runtime<M> {
         for session in &open {
             session.dispose()?;
         }
-        self.closed.set(true);
+        self.closed.fire();
+        self.leave();
+        Ok(())
+    }
+
+    /// Lets go of the storage, once, where the runtime is closed and no import has something there that it is to take away.
+    fn leave(&self) {
+        if !self.closed.has_fired() || self.imports.get() > 0 || self.gone.has_fired() {
+            return;
+        }
         if let Some(tabs) = &self.parts.tabs {
             tabs.close();
         }
         self.parts.storage.close();
-        Ok(())
+        self.gone.fire();
+    }
+
+    /// Waits until a closed runtime has let go of its storage.
+    pub async fn gone(&self) {
+        self.gone.fired().await;
     }
 
     fn stamp(&self) -> crate::session::Stamp {

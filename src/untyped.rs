@@ -41,7 +41,10 @@ pub(crate) fn integer(object: &Map<String, Value>, path: &str, key: &str, min: u
         .and_then(Value::as_f64)
         .filter(|number| number.fract() == 0.0 && *number >= f64::from(min) && *number <= f64::from(u32::MAX))
         .map(|number| number as u32)
-        .ok_or_else(|| field_error(&join(path, key), &format!("must be an integer from {min} up")))
+        .ok_or_else(|| {
+            let problem = format!("must be an integer from {min} up, below 2 to the power of 32");
+            field_error(&join(path, key), &problem)
+        })
 }
 
 /// The member `key` as a time.

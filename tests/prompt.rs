@@ -184,7 +184,7 @@ fn an_error_about_one_checkpoint_says_what_to_do() {
     let error = Checkpoint::parse(&json!({"messageCount": "2"})).unwrap_err();
     assert_eq!(
         error.message(),
-        "`checkpoint.messageCount` must be an integer from 1 up"
+        "`checkpoint.messageCount` must be an integer from 1 up, below 2 to the power of 32"
     );
     let error =
         Checkpoint::parse_list(&json!([{"messageCount": 1, "timestamp": 0, "sections": {"Cwd": "x"}}]))

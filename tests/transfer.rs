@@ -11,7 +11,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use runcontext::{
     Error, ErrorCode, Result,
-    message::Dialect::Loop,
+    message::{Dialect::Loop, StopKind},
     permissions::Preset,
     runtime::{ImportOptions, Part, Signal, Source},
     session::{NewSession, Texts},
@@ -420,6 +420,7 @@ fn a_line_that_is_no_message_is_refused_with_its_number() {
         "[1]",
         "null",
         "{}",
+        "\u{c}",
         "{\"type\":\"user\"}",
         "{\"role\":\"user\",\"content\":\"cut o",
         "{\"role\":\"user\"}}",
@@ -594,6 +595,87 @@ fn an_import_that_is_aborted_leaves_nothing() {
     fired.abort.fire();
     let error = import_with(&lab, &Parts::text(&text), &fired).unwrap_err();
     assert_eq!((error.code(), record_count(&lab)), (ErrorCode::Aborted, 0));
+}
+
+#[test]
+fn a_runtime_that_is_closed_ends_its_imports_and_what_they_staged_goes() {
+    let text = file(&header(), &many(600));
+    let lab = Lab::lenient();
+    let source = Parts::holding_back(&text, Signal::default());
+    let options = ImportOptions::default();
+    let mut importing = waits(&lab.world, lab.runtime.import_session(&source, TEXTS, &options));
+    assert!(!importing.go_on());
+    assert!(record_count(&lab) > 500, "it is there already");
+    lab.runtime.close().unwrap();
+    let mut gone = waits(&lab.world, lab.runtime.gone());
+    assert!(!gone.go_on(), "it waits for the import");
+    assert_eq!(importing.done().unwrap_err().code(), ErrorCode::Disposed);
+    gone.done();
+    assert_eq!(record_count(&lab), 0);
+}
+
+/// A session of the dialect `openai-chat` with an answer that failed, one that was aborted, and a user message that nobody typed.
+fn with_messages_apart() -> String {
+    let own = json!({ "dialect": "openai-chat", "apart": [[1, "failed"], [2, "appended"], [4, "aborted"]] });
+    let header = with("runcontext", own);
+    let answer = |text: &str| json!({ "role": "assistant", "content": text });
+    let messages = [
+        user("Go"),
+        answer("Half"),
+        user("By the way"),
+        user("On"),
+        answer("A"),
+    ];
+    file(&header, &messages)
+}
+
+#[test]
+fn what_a_message_does_not_say_of_itself_goes_out_and_comes_in_again() {
+    let lab = Lab::lenient();
+    import(&lab, &with_messages_apart()).unwrap();
+    let seen = |lab: &Lab| {
+        let session = lab.open();
+        let machine = session.machine();
+        let outlines = machine.outlines();
+        let turns: Vec<bool> = outlines.iter().map(|outline| outline.user_turn).collect();
+        let stops: Vec<_> = outlines.iter().map(|outline| outline.stop).collect();
+        (turns, stops)
+    };
+    let (failed, aborted) = (Some(StopKind::Error), Some(StopKind::Aborted));
+    let expected = (
+        vec![true, false, false, true, false],
+        vec![None, failed, None, None, aborted],
+    );
+    assert_eq!(seen(&lab), expected);
+    let lines = export(&lab, "s1");
+    assert_eq!(
+        lines[0]["runcontext"]["apart"],
+        json!([[1, "failed"], [2, "appended"], [4, "aborted"]])
+    );
+    let again = Lab::lenient();
+    import(&again, &file(&lines[0], &lines[1..])).unwrap();
+    assert_eq!(seen(&again), expected);
+}
+
+#[test]
+fn positions_of_messages_that_do_not_come_are_refused() {
+    let text = with_messages_apart();
+    for (was, wrong) in [
+        ("[4,", "[5,"),
+        ("[2,", "[1,"),
+        ("[1,", "[1.5,"),
+        ("[1,", "[0,"),
+        ("failed", "lost"),
+        ("[1,\"failed\"]", "1"),
+    ] {
+        let changed = text.replacen(was, wrong, 1);
+        assert_ne!(changed, text);
+        assert_eq!(
+            refusal(&changed).data()["field"],
+            "header.runcontext.apart",
+            "{wrong}"
+        );
+    }
 }
 
 #[test]

@@ -69,6 +69,9 @@ export function withCacheControl(request, options) {
     if (ttl !== undefined && ttl !== '5m' && ttl !== '1h') throw invalid('options.ttl', 'must be `5m` or `1h`');
     const cache_control = ttl === undefined ? { type: 'ephemeral' } : { type: 'ephemeral', ttl };
     const { systemPrompt, messages } = request;
+    if (typeof (systemPrompt ?? '') !== 'string') throw invalid('request.systemPrompt', 'must be a text');
+    const wrong = messages.findIndex((/** @type {unknown} */ message) => !isRecord(message));
+    if (wrong >= 0) throw invalid(`request.messages[${wrong}]`, 'must be an object');
     const system = isBlank(systemPrompt) ? undefined : [{ type: 'text', text: systemPrompt, cache_control }];
     const markable = messages.flatMap((/** @type {any} */ message) => blocksOf(message.content).map(isMarkable));
     const chosen = places(markable, MARKERS - (system?.length ?? 0));

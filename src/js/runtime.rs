@@ -322,13 +322,15 @@ impl Runtime {
         to_js(&self.inner.listener_errors().all())
     }
 
-    /// Lets go of every session and of the storage, once what is on its way is saved.
+    /// Lets go of every session and of the storage, once what is on its way is saved. An import that runs ends with `disposed`, and
+    /// leaves nothing.
     #[wasm_bindgen(unchecked_return_type = "Promise<void>")]
     pub fn close(&self) -> Promise {
         let inner = self.inner.clone();
         promised(Ok(async move {
             inner.at_rest().await;
             inner.close()?;
+            inner.gone().await;
             Ok(JsValue::UNDEFINED)
         }))
     }

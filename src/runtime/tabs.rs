@@ -51,7 +51,7 @@ impl<M: MessageData + 'static> Runtime<M> {
     }
 
     async fn take(&self, hint: Hint) {
-        if self.closed.get() {
+        if self.closed.has_fired() {
             return;
         }
         match hint {

@@ -105,7 +105,8 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Stores a session file as a session, whole or not at all. It keeps its id, or gets a new one.
     ///
     /// # Errors
-    /// `import_invalid` with the `line`; `conflict` where the id is taken; `aborted`; those of the source and of the storage.
+    /// `import_invalid` with the `line`; `conflict` where the id is taken; `aborted`; `disposed` where the runtime is closed
+    /// meanwhile; those of the source and of the storage.
     pub async fn import_session(
         &self,
         source: &dyn Source,
@@ -113,6 +114,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         options: &ImportOptions,
     ) -> Result<SessionRecord> {
         self.check_open()?;
+        let _running = Running::new(self, &options.abort);
         let new_id = options.is_new.then(|| self.parts.world.new_id());
         let mut import = Import::new(texts, self.path_style(), new_id);
         // Held to the end: what is staged is somebody's for as long.
@@ -166,6 +168,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         };
         loop {
             let read = options.abort.unless_fired(source.next()).await;
+            self.check_open()?;
             let Some(read) = read.filter(|_| !options.abort.has_fired()) else {
                 let text = "the import was aborted; nothing was imported";
                 return Err(Error::new(ErrorCode::Aborted, text));
@@ -250,6 +253,26 @@ impl<M: MessageData + 'static> Runtime<M> {
             next: 0,
             count: stored.record.message_count,
         })
+    }
+}
+
+/// An import that runs. Closing the runtime aborts it.
+struct Running<'a, M: MessageData + 'static>(&'a Runtime<M>, u64);
+
+impl<'a, M: MessageData + 'static> Running<'a, M> {
+    fn new(runtime: &'a Runtime<M>, abort: &Signal) -> Self {
+        runtime.imports.set(runtime.imports.get() + 1);
+        let abort = abort.clone();
+        Self(runtime, runtime.closed.on_fire(move || abort.fire()))
+    }
+}
+
+impl<M: MessageData + 'static> Drop for Running<'_, M> {
+    fn drop(&mut self) {
+        let Self(runtime, hook) = self;
+        runtime.closed.forget(*hook);
+        runtime.imports.set(runtime.imports.get().saturating_sub(1));
+        runtime.leave();
     }
 }
 

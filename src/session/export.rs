@@ -6,7 +6,12 @@
 use serde_json::{Map, Value};
 
 use super::{Header, import::Came, lines::may_hold_half};
-use crate::{Result, storage::StoredSession, untyped::to_object};
+use crate::{
+    Result,
+    message::{Dialect, Role, StopKind},
+    storage::StoredSession,
+    untyped::to_object,
+};
 
 /// What a file of a session says of itself.
 pub(super) const FORMAT: &str = "loop-session";
@@ -16,6 +21,13 @@ pub(super) const VERSION: u32 = 2;
 pub(super) const OWN: &str = "runcontext";
 /// In it: the messages are written with tags, because some hold bytes.
 pub(super) const TAGGED: &str = "tagged";
+/// In it: which messages are not what their bodies say to a reader of the file, as `[position, what]`, in order.
+pub(super) const APART: &str = "apart";
+/// A user message that no person sent as one.
+pub(super) const APPENDED: &str = "appended";
+/// An answer that failed, or was aborted. Only `loop` has a word for it in the message.
+pub(super) const FAILED: &str = "failed";
+pub(super) const ABORTED: &str = "aborted";
 /// The name among the settings of what is kept of an imported header. Nothing but the export looks at it.
 pub(super) const IMPORTED: &str = "imported";
 
@@ -92,6 +104,19 @@ impl<M> Texts<M> {
             own.insert(name.to_owned(), settings.get(name).cloned().unwrap_or_default());
         }
         own.insert(TAGGED.to_owned(), Value::from(tagged));
+        let mut apart = Vec::new();
+        for (at, outline) in stored.outlines.iter().enumerate() {
+            let what = match outline.stop.filter(|_| header.dialect != Dialect::Loop) {
+                Some(StopKind::Error) => FAILED,
+                Some(StopKind::Aborted) => ABORTED,
+                None if outline.role == Role::User && !outline.user_turn => APPENDED,
+                None => continue,
+            };
+            apart.push(Value::Array(vec![Value::from(at), Value::from(what)]));
+        }
+        if !apart.is_empty() {
+            own.insert(APART.to_owned(), Value::Array(apart));
+        }
         let updated_at = (self.iso)(record.updated_at);
         let unread = record.message_count.saturating_sub(header.read_count);
         let [snapshots, compactions, checkpoints] = (self.lists)(stored);

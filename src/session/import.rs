@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::{
     Header, ModelRef,
-    export::{FORMAT, IMPORTED, OWN, OWN_SETTINGS, TAGGED, Texts, VERSION},
+    export::{ABORTED, APART, APPENDED, FAILED, FORMAT, IMPORTED, OWN, OWN_SETTINGS, TAGGED, Texts, VERSION},
     header::check_id,
     lines::{Lines, invalid, look, time},
     machine::numbered_from,
 };
 use crate::{
     Error, Result,
-    message::{MessageData, MessageIndex, MessageOutline},
+    message::{MessageData, MessageIndex, MessageOutline, Role, StopKind},
     paths::PathStyle,
     permissions::Preset,
     prompt::{Checkpoint, validate_host_sections},
@@ -58,6 +58,8 @@ struct Begun {
     stored: StoredSession,
     header: Header,
     tagged: bool,
+    /// What the header says of messages that are still to come, the next one last.
+    apart: Vec<Value>,
     unread: u32,
     came: Came,
     /// What the export needs of it, at the end.
@@ -256,6 +258,7 @@ impl<M: MessageData> Import<M> {
         };
         // Whoever wrote the file did not say who typed: the dialect's rule does.
         let outline = begun.header.dialect.outline(&said, true);
+        let outline = outline.map(|outline| begun.apart(outline));
         self.outlines
             .push(outline.map_err(|error| in_line(line, &error))?);
         self.messages.push(said);
@@ -284,6 +287,9 @@ impl<M: MessageData> Import<M> {
             .optional(OWN)
             .map(|own| untyped::object(own, "header.runcontext"));
         let own = object.taken(own.transpose());
+        let apart = own.and_then(|own| own.get(APART)).and_then(Value::as_array);
+        let mut apart = apart.cloned().unwrap_or_default();
+        apart.reverse();
         let mut settings = BTreeMap::new();
         for name in OWN_SETTINGS {
             if let Some(value) = own.and_then(|own| own.get(name)) {
@@ -357,6 +363,7 @@ impl<M: MessageData> Import<M> {
             stored,
             header,
             tagged: own.and_then(|own| own.get(TAGGED)) == Some(&Value::Bool(true)),
+            apart,
             unread,
             came,
             kept: None,
@@ -378,9 +385,34 @@ fn optional_time(object: &mut Reader<'_>, name: &str) -> Option<f64> {
 }
 
 impl Begun {
+    /// The next message, with what the header says of it apart.
+    fn apart(&mut self, mut outline: MessageOutline) -> MessageOutline {
+        let at = self.stored.record.message_count;
+        let said = self.apart.last().and_then(Value::as_array);
+        let [position, what] = said.map_or(&[][..], Vec::as_slice) else {
+            return outline;
+        };
+        if position.as_u64() != Some(u64::from(at)) {
+            return outline;
+        }
+        match (what.as_str().unwrap_or_default(), outline.role) {
+            (APPENDED, Role::User) => outline.user_turn = false,
+            (FAILED, Role::Assistant) => outline.stop = Some(StopKind::Error),
+            (ABORTED, Role::Assistant) => outline.stop = Some(StopKind::Aborted),
+            _ => return outline,
+        }
+        self.apart.pop();
+        outline
+    }
+
     /// What the header says of messages has to be true of those that came.
     fn check(&self) -> Result<()> {
         let count = self.stored.record.message_count;
+        if !self.apart.is_empty() {
+            let problem =
+                "must hold pairs of a message's position and `appended`, `failed` or `aborted`, in order";
+            return Err(field_error("header.runcontext.apart", problem));
+        }
         let past = |path: String| {
             let problem = format!("is past the end: the file has {count} messages");
             Err(field_error(&path, &problem))

@@ -49,8 +49,8 @@ impl Lines {
             text = text.strip_prefix('\u{feff}').unwrap_or(text);
         }
         let text = text.trim_ascii();
-        // Between lines and behind the last one there may be nothing.
-        let taken = if text.is_empty() {
+        // Between lines and behind the last one there may be nothing. A form feed is not blank in JSON.
+        let taken = if text.is_empty() && !self.begun.contains(&b'\x0c') {
             Ok(())
         } else {
             each(self.ended, text)

@@ -171,7 +171,7 @@ test('what an earlier request marked is found again, also after long turns', () 
 });
 
 test('what is no request is refused', () => {
-    for (const given of [undefined, null, 'x', [], {}, { messages: 'x' }, { messages: {} }, { systemPrompt: 'x' }]) {
+    for (const given of [undefined, null, 'x', [], {}, { messages: 'x' }, { messages: {} }, { systemPrompt: 'x' }, { messages: [null] }, { messages: [,] }, { messages: [], systemPrompt: [] }]) {
         assert.throws(() => withCacheControl(given), (error) => error instanceof rc.RunContextError && error.code === 'invalid_argument');
     }
     for (const ttl of ['1d', 5, true]) assert.throws(() => withCacheControl(request([]), { ttl }), { code: 'invalid_argument' });

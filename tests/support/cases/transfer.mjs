@@ -242,6 +242,22 @@ export const cases = {
         await next.close();
     },
 
+    async 'a runtime that is closed ends its imports, and nothing of them is left'() {
+        const storage = rc.memoryStorage();
+        const runtime = await open(storage);
+        const source = streamOf([cut()[0]], never);
+        let there;
+        const begun = new Promise((resolve) => (there = resolve));
+        const importing = runtime.importSession(source, { onProgress: there });
+        const failing = fails(() => importing, 'disposed');
+        await soon(begun, 'the first commit');
+        ok(await storage.session('in').load());
+        await soon(runtime.close(), 'closing');
+        await soon(failing, 'the end of the import');
+        ok(source.cancelled);
+        same([await storage.session('in').load(), await storage.directory.list({ kind: 'session', limit: 10 })], [undefined, []]);
+    },
+
     async 'a column of a dump is a run context, or nothing'() {
         const context = { security_group: null, allow_fs_writes: ['notes'], seen: true };
         same(rc.parseRunContext(JSON.stringify(context)), context);
