@@ -8,6 +8,7 @@ mod error;
 mod foreign;
 mod gate;
 pub(crate) mod host;
+mod http;
 pub(crate) mod json;
 mod permissions;
 pub(crate) mod plain;

@@ -14,6 +14,7 @@
 //! | [`paths`] | paths as text: normal form, containment, comparison |
 //! | [`session`] | a session as a state machine: settings, conversation, turn, commits that wait |
 //! | [`runtime`] | the shell that carries out what a machine decides |
+//! | [`http`] | the HTTP routes: what a request asks for, how an answer looks |
 //! | [`storage`] | the storage traits; memory, IndexedDB, and storage of the host |
 //! | [`error`] | the one error type |
 
@@ -30,6 +31,7 @@
 
 pub mod context;
 pub mod error;
+pub mod http;
 pub mod message;
 pub mod paths;
 pub mod permissions;

@@ -7,6 +7,7 @@ mod approvals;
 mod compaction;
 mod driver;
 mod gate;
+mod http;
 mod permissions;
 mod session;
 mod signal;

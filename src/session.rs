@@ -16,6 +16,7 @@ pub use gate::{InForce, Now, OpenTurn, StoredRunContext, check_same_call, check_
 pub use header::{Header, ModelRef, NewSession, Outcome, Setting};
 pub use hint::{Hint, Takes};
 pub use import::Import;
+pub(crate) use lines::look;
 pub use machine::{
     Degraded, Exclusive, Incoming, Interrupted, Machine, Pending, Stamp, Surroundings, ToSummarise,
 };

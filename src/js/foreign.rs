@@ -65,6 +65,11 @@ impl Foreign {
         Self::record(value, path).map(Some)
     }
 
+    /// The object itself.
+    pub(super) fn value(&self) -> JsValue {
+        self.object.clone()
+    }
+
     /// What the caller calls it.
     pub(super) fn name(&self) -> &str {
         &self.path

@@ -12,6 +12,7 @@ use super::{
     approvals::ApprovalInbox,
     foreign::{Foreign, callback, optional_text, text},
     host::{self, JsHost, JsModel, JsSummarizer, JsTools, JsWorld},
+    http::{Authorize, fetched},
     permissions::PermissionStore,
     plain::{self, fold, list, object, to_js},
     promised,
@@ -45,6 +46,7 @@ pub struct Runtime {
     inner: Rc<runtime::Runtime<JsValue>>,
     default_cwd: Option<String>,
     reason: Option<String>,
+    authorize: Option<Authorize>,
 }
 
 /// Where the caller wants sessions kept.
@@ -147,7 +149,7 @@ impl Runtime {
         #[wasm_bindgen(unchecked_optional_param_type = "RuntimeOptions")] options: JsValue,
     ) -> Promise {
         promised(
-            Self::parts(&options).map(|(place, parts, default_cwd)| async move {
+            Self::parts(&options).map(|(place, parts, default_cwd, authorize)| async move {
                 let Opened {
                     storage,
                     tabs,
@@ -158,6 +160,7 @@ impl Runtime {
                     inner,
                     default_cwd,
                     reason,
+                    authorize,
                 }))
             }),
         )
@@ -301,6 +304,15 @@ impl Runtime {
         PermissionStore::new(self.inner.clone())
     }
 
+    /// Answers a request to one of the HTTP routes, which `openapi.json` of the package describes. `authorize` of the options is asked
+    /// first. Whatever a client sends is answered; the promise rejects for what is no `Request`. Where the request is aborted before its
+    /// body is read, nothing is changed; after that it is done all the same.
+    #[wasm_bindgen(unchecked_return_type = "Promise<Response>")]
+    pub fn fetch(&self, #[wasm_bindgen(unchecked_param_type = "Request")] request: JsValue) -> Promise {
+        let (inner, authorize) = (self.inner.clone(), self.authorize.clone());
+        promised(Ok(async move { fetched(&inner, authorize, &request).await }))
+    }
+
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
     #[wasm_bindgen(unchecked_return_type = "() => void")]
     pub fn subscribe(
@@ -316,7 +328,7 @@ impl Runtime {
         Ok(Closure::<dyn Fn()>::new(move || inner.unsubscribe(number)).into_js_value())
     }
 
-    /// Texts of errors of listeners, the first hundred.
+    /// Texts of errors of listeners and of `authorize`, the first hundred.
     #[wasm_bindgen(getter, js_name = "listenerErrors", unchecked_return_type = "string[]")]
     pub fn listener_errors(&self) -> JsValue {
         to_js(&self.inner.listener_errors().all())
@@ -340,17 +352,17 @@ type MakeParts = Box<dyn FnOnce(Rc<dyn Storage<JsValue>>, Option<Rc<dyn Tabs>>) 
 
 impl Runtime {
     /// Reads the options, before anything is opened.
-    fn parts(given: &JsValue) -> Result<(Place, MakeParts, Option<String>)> {
+    fn parts(given: &JsValue) -> Result<(Place, MakeParts, Option<String>, Option<Authorize>)> {
         let nothing = object(&[]);
         let options = match Foreign::options(given, "options")? {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
-        for name in ["authorize", "defaults"] {
-            if options.get(name)?.is_some() {
-                return Err(options.wrong(name, "is not supported by this version; leave it out"));
-            }
+        if options.get("defaults")?.is_some() {
+            return Err(options.wrong("defaults", "is not supported by this version; leave it out"));
         }
+        let authorize = options.method("authorize")?;
+        let authorize = authorize.map(|function| Rc::new((options.clone(), function)));
         let place = Place::parse(options.get("storage")?.as_ref(), "options.storage")?;
         let (host, default_cwd) = match options.object("host")? {
             Some(host) => (JsHost::new(&host)?, host.text("cwd")?),
@@ -402,7 +414,7 @@ impl Runtime {
             }),
             compaction,
         };
-        Ok((place, Box::new(parts), default_cwd))
+        Ok((place, Box::new(parts), default_cwd, authorize))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
 #[wasm_bindgen(module = "/src/js/transfer.js")]
 extern "C" {
     #[wasm_bindgen(catch, js_name = "open")]
-    fn js_open(source: &JsValue) -> std::result::Result<JsValue, JsValue>;
+    pub(super) fn js_open(source: &JsValue) -> std::result::Result<JsValue, JsValue>;
     #[wasm_bindgen(js_name = "line")]
     fn js_line(text: &str, has_tags: bool) -> Array;
     #[wasm_bindgen(js_name = "lines")]
@@ -39,7 +39,8 @@ extern "C" {
     fn js_stream(next: &JsValue) -> JsValue;
 }
 
-const TEXTS: Texts<JsValue> = Texts {
+/// Texts as the browser reads and writes them.
+pub(super) const TEXTS: Texts<JsValue> = Texts {
     read: |text, has_tags| {
         let read = js_line(text, has_tags);
         let members = read.get(1).as_f64()?;

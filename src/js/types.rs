@@ -196,6 +196,11 @@ export interface RuntimeOptions {
         | "memory"
         | { kind: "indexeddb"; name?: string; durability?: "strict" | "relaxed" }
         | StorageAdapter;
+    /**
+     * Whether a request to `Runtime.fetch` may do what it asks for; asked before its body is read. Anything but `true` refuses it with
+     * 403, and so does an error, which `Runtime.listenerErrors` has. Without it everything is refused.
+     */
+    authorize?: (request: Request, operation: HttpOperation) => boolean | Promise<boolean>;
     /** Where paths lead. Without `resolvePaths` no path is known, and no call with one is allowed. */
     host?: Host;
     /** Names that are closed below the workspace root and the working directory, whatever the rules say. By default `secrets`. */
@@ -237,6 +242,22 @@ export interface RuntimeOptions {
         scopeOrder?: string[];
     };
 }
+
+/** What a request to `Runtime.fetch` asks for, with the ids of its path, decoded. */
+export type HttpOperation =
+    | { operation: "getSessionRunContext"; method: "GET"; route: "/api/sessions/{id}/run_context"; id: string }
+    | { operation: "setSessionRunContext"; method: "POST"; route: "/api/sessions/{id}/run_context"; id: string }
+    | { operation: "listRules"; method: "GET"; route: "/api/approval/rules" }
+    | { operation: "addRule"; method: "POST"; route: "/api/approval/rules" }
+    | { operation: "updateRule"; method: "PUT"; route: "/api/approval/rules/{id}"; id: string }
+    | { operation: "deleteRule"; method: "DELETE"; route: "/api/approval/rules/{id}"; id: string }
+    | { operation: "listGroups"; method: "GET"; route: "/api/permission-groups" }
+    | { operation: "createGroup"; method: "POST"; route: "/api/permission-groups" }
+    | { operation: "updateGroup"; method: "PUT"; route: "/api/permission-groups/{id}"; id: string }
+    | { operation: "deleteGroup"; method: "DELETE"; route: "/api/permission-groups/{id}"; id: string }
+    | { operation: "duplicateGroup"; method: "POST"; route: "/api/permission-groups/{id}/duplicate"; id: string }
+    | { operation: "listApprovals"; method: "GET"; route: "/api/inbox" }
+    | { operation: "resolveApproval"; method: "POST"; route: "/api/inbox/approvals/{request_id}/resolve"; request_id: string };
 
 /** A host's place where skills are. */
 export interface SkillSource {

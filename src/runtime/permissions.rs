@@ -211,6 +211,14 @@ impl PermissionStore {
     /// something else; `group_protected` for `default` and for rules that are code; `group_in_use` where the run context of
     /// a project, ticket or job names the group; as [`PermissionStore::policy`].
     pub async fn change(&self, change: &PermissionChange) -> Result<Option<i64>> {
+        Ok(match (change, self.write(change).await?) {
+            (PermissionChange::AddRule(_), Some(RowChange::PutRule(rule))) => Some(rule.id),
+            _ => None,
+        })
+    }
+
+    /// The same; answers what became of the first row that was changed.
+    pub(super) async fn write(&self, change: &PermissionChange) -> Result<Option<RowChange>> {
         let one_at_a_time = self.turn_to_change().await;
         let mut lost = false;
         for _ in 0..PATIENCE {
@@ -234,17 +242,14 @@ impl PermissionStore {
             match self.storage.write(records, Some(version)).await? {
                 SharedWrite::Conflict(_) => lost = true,
                 SharedWrite::Applied(now) => {
-                    let added = match (change, changes.first()) {
-                        (PermissionChange::AddRule(_), Some(RowChange::PutRule(rule))) => Some(rule.id),
-                        _ => None,
-                    };
+                    let first = changes.first().cloned();
                     self.took(version, now, changes);
                     drop(one_at_a_time);
                     if let Some(tabs) = &self.tabs {
                         tabs.say(&Hint::Rules.to_text());
                     }
                     self.listeners.emit(&RuntimeEvent::PermissionsChanged);
-                    return Ok(added);
+                    return Ok(first);
                 }
             }
         }

@@ -62,16 +62,16 @@ impl Lines {
 
 /// What JSON text says of itself.
 #[derive(Default)]
-pub(super) struct Looked<'a> {
+pub(crate) struct Looked<'a> {
     /// How many members its objects have, all together. Those that are read are fewer where two have one name.
-    pub(super) members: u32,
+    pub(crate) members: u32,
     /// The members of the outermost object: name and value, each as JSON text.
     pub(super) fields: Vec<(&'a str, &'a str)>,
 }
 
 /// Looks through JSON text; gives the first number that reading it would change. `read` gives a number as it is written once it was
 /// read. Of what is no JSON anything may be said.
-pub(super) fn look<'a>(text: &'a str, read: &dyn Fn(&str) -> Option<String>) -> Result<Looked<'a>, &'a str> {
+pub(crate) fn look<'a>(text: &'a str, read: &dyn Fn(&str) -> Option<String>) -> Result<Looked<'a>, &'a str> {
     let bytes = text.as_bytes();
     let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
     let mut looked = Looked::default();

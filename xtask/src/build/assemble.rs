@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{glue, types};
-use crate::places;
+use crate::{places, run};
 
 /// `bound` is wasm-bindgen's output, `module` the optimised module.
 pub fn package(bound: &Path, module: &Path) -> Result<()> {
@@ -21,6 +21,20 @@ pub fn package(bound: &Path, module: &Path) -> Result<()> {
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         fs::copy(root.join(name), unfinished.join(name)).with_context(|| format!("cannot copy {name}"))?;
     }
+
+    let mut describe = run::program(
+        "cargo",
+        [
+            "run",
+            "--quiet",
+            "--package",
+            "runcontext",
+            "--example",
+            "openapi",
+        ],
+    );
+    let description = run::output(describe.current_dir(root)).context("cannot describe the HTTP routes")?;
+    fs::write(unfinished.join("openapi.json"), format!("{description}\n"))?;
 
     let api = types::fit(&read(&bound.join("runcontext.d.ts"))?)?;
     let types_file = unfinished.join("index.d.ts");
