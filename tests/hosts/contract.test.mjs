@@ -13,7 +13,7 @@ const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
     Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, CompactOptions, Content, ContextBudget, Damage, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
-    FieldValue, Host, ImportOptions, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
+    FieldValue, Host, HttpOperation, ImportOptions, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
     Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, PermissionRows, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
     RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
@@ -61,6 +61,8 @@ const host: Host = { cwd: '/w', workspaceRoot: '/w', dataDir: '/d', pathStyle: '
 const options: RuntimeOptions = {
     storage: { kind: 'indexeddb', name: 'mine', durability: 'relaxed' }, host, tools: [tool, reader], model, now: () => Date.now(), strict: false, protectedNames: ['secrets'],
     skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] }, countTokens: (text) => text.length,
+    authorize: async (request: Request, operation: HttpOperation) =>
+        operation.operation === 'setSessionRunContext' ? operation.id === request.headers.get('x-session') : operation.method === 'GET',
     compaction: { pressure: 0.8, summarize: async (messages: Message[]) => String(messages.length) },
 };
 const summarize: Summarize = async (messages, { signal }): Promise<Summary> => {
@@ -118,6 +120,8 @@ export async function use(): Promise<void> {
     const listed: SessionInfo[] = await runtime.listSessions({ cwd: '/w', limit: 1, before: 'x' });
     await runtime.deleteSession('x');
     const importing: ImportOptions = { id: 'new', signal: new AbortController().signal, onProgress: ({ bytes, messages }) => void (bytes + messages) };
+    const answered: Response = await runtime.fetch(new Request('http://h/api/inbox'));
+    void answered;
     const imported: SessionInfo[] = [await runtime.importSession('', importing), await runtime.importSession(new Uint8Array()), await runtime.importSession(new Blob([]), {})];
     const whole: ReadableStream<Uint8Array> = runtime.exportSession('x');
     await runtime.importSession(whole);

@@ -25,8 +25,9 @@ function binary() {
  * @param {object} [options]
  * @param {string[]} [options.classes] the classes of Durable Objects that it exports; each is a binding of every worker, by its name
  * @param {number} [options.report] a port of this machine, that the workers reach by their binding `REPORT`
+ * @param {Record<string, string>} [options.texts] further bindings of every worker
  */
-export async function workers(workers, { classes = [], report } = {}) {
+export async function workers(workers, { classes = [], report, texts = {} } = {}) {
     const sources = Object.entries(workers).map(([name, source]) => [`${name}.js`, source]);
     const project = await installed(Object.fromEntries(sources));
     await mkdir(path.join(project.folder, 'disk'));
@@ -43,6 +44,7 @@ export async function workers(workers, { classes = [], report } = {}) {
         const files = (await readdir(outdir)).sort((file) => (file === `${name}.js` ? -1 : 1));
         const modules = files.map((file) => `( name = "${file}", ${file.endsWith('.wasm') ? 'wasm' : 'esModule'} = embed "bundled/${name}/${file}" )`);
         const bindings = classes.map((made) => `( name = "${made}", durableObjectNamespace = ( className = "${made}", serviceName = "${names[0]}" ) )`);
+        for (const [name, text] of Object.entries(texts)) bindings.push(`( name = "${name}", text = "${text}" )`);
         if (report) bindings.push('( name = "REPORT", service = "report" )');
         const objects = classes.map((made) => `( className = "${made}", uniqueKey = "${made}", enableSql = true )`);
         const storage = `durableObjectNamespaces = [ ${objects.join(', ')} ], durableObjectStorage = ( localDisk = "disk" ),`;
@@ -81,6 +83,8 @@ async function start(config, names) {
     }
     if (!names.every((name) => name in ports)) throw new Error(`workerd ended with ${await exited}: ${said}`);
     return {
+        /** Where a worker is, without a slash at the end. */
+        url: (/** @type {string} */ name) => `http://127.0.0.1:${ports[name]}`,
         /**
          * Posts JSON to a worker and gives the JSON that it answered.
          *
