@@ -26,6 +26,7 @@ pub struct Tools {
     pub wasm_bindgen: String,
     pub binaryen: String,
     pub geckodriver: String,
+    pub schemathesis: String,
 }
 
 /// How cargo builds the module.

@@ -8,6 +8,7 @@ mod cargo_tool;
 mod npm;
 mod postgres;
 mod prerequisites;
+mod schemathesis;
 mod stamp;
 mod wasm_target;
 
@@ -39,6 +40,8 @@ pub struct Tester {
     pub postgres: PathBuf,
     pub firefox: Firefox,
     pub webkit: WebKit,
+    /// Where there is a Python for it.
+    pub schemathesis: Option<PathBuf>,
 }
 
 /// The `setup` command.
@@ -77,12 +80,14 @@ pub fn for_tests() -> Result<Tester> {
     let firefox = browser::firefox(&settings::read()?.tools.geckodriver)?;
     let webkit = browser::webkit()?;
     npm::ensure_packages("tests")?;
+    let schemathesis = schemathesis::ensure(&settings::read()?.tools.schemathesis)?;
     Ok(Tester {
         builder,
         browser,
         postgres,
         firefox,
         webkit,
+        schemathesis,
     })
 }
 

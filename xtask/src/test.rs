@@ -356,6 +356,12 @@ fn node_test(suite: Suite, tester: &Tester, packed: &Package, wanted: &Wanted) -
         .env("RUNCONTEXT_GECKODRIVER", &tester.firefox.driver)
         .env("RUNCONTEXT_WEBKIT_DRIVER", &tester.webkit.driver)
         .env("RUNCONTEXT_XTASK", env::current_exe()?);
+    node.envs(
+        tester
+            .schemathesis
+            .iter()
+            .map(|file| ("RUNCONTEXT_SCHEMATHESIS", file)),
+    );
     let display = match suite {
         Suite::Browser => Some(Display::start(&tester.webkit.xvfb)?),
         _ => None,
