@@ -280,7 +280,7 @@ impl StoredSession {
         let compactions = self.compactions.iter().zip(0..);
         miscounted.extend(
             compactions
-                .filter(|(compaction, _)| compaction.first_kept_message_index.0 > ends)
+                .filter(|(compaction, _)| !compaction.is_within(ends))
                 .map(|(_, at)| {
                     Damage::new(
                         keys::COMPACTIONS,

@@ -174,6 +174,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A text that is not blank.
+    pub(crate) fn filled(&mut self, name: &str) -> String {
+        let text: String = self.read(name);
+        if text.trim().is_empty() {
+            let blank = field_error(&join(self.path, name), "must not be blank");
+            self.taken(Err::<(), _>(blank));
+        }
+        text
+    }
+
     /// What was read in another way.
     pub(crate) fn taken<T: Default>(&mut self, read: Result<T>) -> T {
         read.unwrap_or_else(|error| {

@@ -6,7 +6,7 @@ wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 use runcontext::{
     Error, ErrorCode,
-    context::{CompactionCheckpoint, RuntimeContextSnapshot, plan_compaction},
+    context::{CompactionCheckpoint, RuntimeContextSnapshot, plan_compaction, project},
     message::{Answer, Call, MessageIndex, MessageOutline, Role, StopKind},
 };
 
@@ -148,19 +148,24 @@ fn a_compaction_starts_where_the_previous_one_ended() {
 }
 
 #[test]
-fn a_previous_compaction_of_another_conversation_is_refused() {
+fn a_compaction_of_another_conversation_is_refused() {
     let outlines = [turn(100), turn(100)].concat();
     for (first, had) in [(2, 5), (5, 5), (3, 2), (u32::MAX, u32::MAX)] {
-        let error = plan_compaction(&outlines, &[], Some(&checkpoint(first, had)), 0).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::InvalidArgument);
-        assert_eq!(
-            error.message(),
-            format!(
-                "`previous` keeps message {first} of {had}, but there are 4; pass the last compaction of this conversation, and all of its messages"
-            )
-        );
+        let previous = checkpoint(first, had);
+        let planned = plan_compaction(&outlines, &[], Some(&previous), 0);
+        let projected = project(&outlines, &[], Some(&previous));
+        for error in [planned.unwrap_err(), projected.unwrap_err()] {
+            assert_eq!(error.code(), ErrorCode::InvalidArgument);
+            assert_eq!(
+                error.message(),
+                format!(
+                    "the compaction keeps message {first} of {had}, but there are 4; pass the last compaction of this conversation, and all of its messages"
+                )
+            );
+        }
     }
     plan_compaction(&outlines, &[], Some(&checkpoint(0, 4)), 0).unwrap();
+    project(&outlines, &[], Some(&checkpoint(0, 4))).unwrap();
 }
 
 #[test]

@@ -434,7 +434,7 @@ fn the_texts_are_these() {
         (
             "nothing kept",
             ErrorCode::InvalidArgument,
-            "`firstKeptMessageIndex` is 1, but there are 0 messages; pass the messages that were compacted too",
+            "the compaction keeps message 1 of 1, but there are 0; pass the last compaction of this conversation, and all of its messages",
         ),
         (
             "preset",

@@ -44,18 +44,26 @@ impl CompactionCheckpoint {
         neutralise(&self.summary)
     }
 
+    /// Whether it can be of a conversation with so many messages.
+    pub(crate) fn is_within(&self, count: u32) -> bool {
+        self.first_kept_message_index.0 <= self.history_message_count && self.history_message_count <= count
+    }
+
     /// The first message that is not summarised, in the conversation that this is of.
-    fn end_in(&self, outlines: &[MessageOutline]) -> Result<u32> {
+    ///
+    /// # Errors
+    /// `invalid_argument` where it is of more messages than there are.
+    pub(super) fn end_in(&self, outlines: &[MessageOutline]) -> Result<u32> {
         let (first, had, count) = (
             self.first_kept_message_index.0,
             self.history_message_count,
             message_count(outlines),
         );
-        if first <= had && had <= count {
+        if self.is_within(count) {
             return Ok(first);
         }
         Err(Error::invalid(format!(
-            "`previous` keeps message {first} of {had}, but there are {count}; pass the last compaction of this conversation, and all of its messages"
+            "the compaction keeps message {first} of {had}, but there are {count}; pass the last compaction of this conversation, and all of its messages"
         )))
     }
 }
@@ -67,7 +75,7 @@ impl FromJson for CompactionCheckpoint {
             id: checkpoint.read("id"),
             first_kept_message_index: MessageIndex(checkpoint.integer("firstKeptMessageIndex", 0)),
             history_message_count: checkpoint.integer("historyMessageCount", 0),
-            summary: checkpoint.read("summary"),
+            summary: checkpoint.filled("summary"),
             timestamp: checkpoint.milliseconds("timestamp"),
             provider: checkpoint.read("provider"),
             model: checkpoint.read("model"),

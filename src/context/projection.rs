@@ -180,19 +180,14 @@ pub struct Notice {
 /// Plans what the model sees.
 ///
 /// # Errors
-/// `invalid_argument` where the compaction keeps more than there is.
+/// `invalid_argument` where the compaction is of more than there is.
 pub fn project(
     outlines: &[MessageOutline],
     snapshots: &[RuntimeContextSnapshot],
     compaction: Option<&CompactionCheckpoint>,
 ) -> Result<(Projection, Vec<Notice>)> {
     let count = u32::try_from(outlines.len()).unwrap_or(u32::MAX);
-    let first = compaction.map_or(0, |checkpoint| checkpoint.first_kept_message_index.0);
-    if first > count {
-        return Err(Error::invalid(format!(
-            "`firstKeptMessageIndex` is {first}, but there are {count} messages; pass the messages that were compacted too"
-        )));
-    }
+    let first = compaction.map_or(Ok(0), |checkpoint| checkpoint.end_in(outlines))?;
     let anchors = Anchors::of(outlines, snapshots);
     let mut plan = Plan {
         projection: Projection {

@@ -94,11 +94,7 @@ impl FromJson for RuntimeContextSnapshot {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         let mut snapshot = Reader::new(value, path);
         let user_turn = snapshot.integer("userTurn", 0);
-        let content: String = snapshot.read("content");
-        if content.trim().is_empty() {
-            let blank = field_error(&join(path, "content"), "must not be blank");
-            snapshot.taken(Err::<(), _>(blank));
-        }
+        let content = snapshot.filled("content");
         let placement = snapshot.optional("placement").map(|value| match value.as_str() {
             Some("user") => Ok(Placement::User),
             _ => Err(field_error(

@@ -318,7 +318,7 @@ fn skills_stay_and_are_replaced_and_removed() {
     lab.model.answers(says("hi"));
     lab.prompt(&session, "$haiku").unwrap();
     assert_eq!(
-        lab.model.seen()[0].request.messages[0]["content"],
+        lab.model.seen()[0].request.messages()[0]["content"],
         format!("{HAIKU_BLOCK}\n\n$haiku")
     );
     lab.run(lab.runtime.remove_skill(HAIKU_ID)).unwrap();
@@ -356,52 +356,55 @@ fn the_runtime_tells_of_sessions_until_nobody_listens() {
 
 #[test]
 fn a_stored_summary_that_keeps_more_than_there_is_is_damage_and_nothing_goes_on_by_it() {
-    let lab = Lab::empty();
-    let session = lab.create();
-    lab.model.answers(says("hi"));
-    lab.prompt(&session, "one").unwrap();
-    let summary = CompactionCheckpoint {
-        id: "k".to_owned(),
-        first_kept_message_index: MessageIndex(3),
-        history_message_count: 3,
-        summary: "so far".to_owned(),
-        timestamp: 1.0,
-        provider: "p".to_owned(),
-        model: "m".to_owned(),
-        usage: None,
-    };
-    let commit = Commit {
-        session_id: ID.to_owned(),
-        operation_id: "summary".to_owned(),
-        timestamp: 1.0,
-        create: None,
-        origin: session.machine().origin().to_owned(),
-        approvals: Vec::new(),
-        expected: lab.stored()["chat_sessions"][&json!(ID).to_string()]["counters"]["conversation"].as_u64(),
-        messages: Vec::new(),
-        outline_packs: Vec::new(),
-        snapshots: Vec::new(),
-        checkpoints: Vec::new(),
-        compactions: vec![(0, summary)],
-        settings: [("counts".to_owned(), json!([0, 1, 1]))].into(),
-    };
-    let memory = lab.storage.memory.clone();
-    lab.run(memory.session(ID).commit(commit.into())).unwrap();
-    let stored = lab.stored();
-    let lab = Lab::on(memory, true);
-    let session = lab.run(lab.runtime.open_session(ID)).unwrap();
-    let machine = session.machine();
-    let damage: Vec<(&str, Option<u32>)> = machine
-        .damage()
-        .iter()
-        .map(|damage| (damage.store.as_str(), damage.key))
-        .collect();
-    assert_eq!(damage, [("compactions", Some(0))]);
-    assert_eq!(machine.bodies().len(), 2);
-    drop(machine);
-    let error = refused(lab.prompt(&session, "two"));
-    assert_eq!(error.code(), ErrorCode::StorageFailed);
-    assert_eq!(lab.stored(), stored);
+    for (first_kept, had) in [(3, 3), (2, 3), (2, 1)] {
+        let lab = Lab::empty();
+        let session = lab.create();
+        lab.model.answers(says("hi"));
+        lab.prompt(&session, "one").unwrap();
+        let summary = CompactionCheckpoint {
+            id: "k".to_owned(),
+            first_kept_message_index: MessageIndex(first_kept),
+            history_message_count: had,
+            summary: "so far".to_owned(),
+            timestamp: 1.0,
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            usage: None,
+        };
+        let commit = Commit {
+            session_id: ID.to_owned(),
+            operation_id: "summary".to_owned(),
+            timestamp: 1.0,
+            create: None,
+            origin: session.machine().origin().to_owned(),
+            approvals: Vec::new(),
+            expected: lab.stored()["chat_sessions"][&json!(ID).to_string()]["counters"]["conversation"]
+                .as_u64(),
+            messages: Vec::new(),
+            outline_packs: Vec::new(),
+            snapshots: Vec::new(),
+            checkpoints: Vec::new(),
+            compactions: vec![(0, summary)],
+            settings: [("counts".to_owned(), json!([0, 1, 1]))].into(),
+        };
+        let memory = lab.storage.memory.clone();
+        lab.run(memory.session(ID).commit(commit.into())).unwrap();
+        let stored = lab.stored();
+        let lab = Lab::on(memory, true);
+        let session = lab.run(lab.runtime.open_session(ID)).unwrap();
+        let machine = session.machine();
+        let damage: Vec<(&str, Option<u32>)> = machine
+            .damage()
+            .iter()
+            .map(|damage| (damage.store.as_str(), damage.key))
+            .collect();
+        assert_eq!(damage, [("compactions", Some(0))]);
+        assert_eq!(machine.bodies().len(), 2);
+        drop(machine);
+        let error = refused(lab.prompt(&session, "two"));
+        assert_eq!(error.code(), ErrorCode::StorageFailed);
+        assert_eq!(lab.stored(), stored);
+    }
 }
 
 #[test]

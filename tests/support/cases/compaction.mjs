@@ -53,16 +53,20 @@ export const cases = {
         same([goes[3].role, goes[3].toolCallId, goes[3].isError, goes.length], ['toolResult', 'a', true, 5]);
     },
 
-    async 'a plan by the compaction of another conversation, or of no conversation, is refused'() {
-        const previous = { id: 'k', firstKeptMessageIndex: 2, historyMessageCount: 8, summary: 's', timestamp: 5, provider: 'p', model: 'm' };
-        const planned = (more, given = messages()) => rc.planCompaction(given, [], { keepRecentTokens: 0, previous: { ...previous, ...more } });
+    async 'the compaction of another conversation, or of no conversation, is refused by a plan and by a projection'() {
+        const checkpoint = { id: 'k', firstKeptMessageIndex: 2, historyMessageCount: 8, summary: 's', timestamp: 5, provider: 'p', model: 'm' };
+        const planned = (more) => rc.planCompaction(messages(), [], { keepRecentTokens: 0, previous: { ...checkpoint, ...more } });
+        const projected = (more) => rc.projectModelInput(messages(), [], { compaction: { ...checkpoint, ...more } });
         same(planned({}).firstKeptMessageIndex, 6);
-        for (const more of [{ historyMessageCount: 9 }, { firstKeptMessageIndex: 9 }, { firstKeptMessageIndex: 9, historyMessageCount: 9 }]) {
-            const { message } = await fails(() => planned(more), 'invalid_argument', 'threw');
-            ok(/pass the last compaction of this conversation/.test(message), message);
-        }
-        for (const more of [{ firstKeptMessageIndex: -1 }, { historyMessageCount: 1.5 }, { summary: 5 }, { id: undefined }]) {
-            same((await fails(() => planned(more), 'invalid_argument', 'threw')).data.field, `options.previous.${Object.keys(more)[0]}`);
+        same(projected({}).projection.sources[0], { type: 'compaction', checkpointId: 'k', messageIndex: 2, summarizedBefore: 2 });
+        for (const [of, by] of [[planned, 'previous'], [projected, 'compaction']]) {
+            for (const more of [{ historyMessageCount: 9 }, { firstKeptMessageIndex: 9 }, { firstKeptMessageIndex: 9, historyMessageCount: 9 }]) {
+                const { message } = await fails(() => of(more), 'invalid_argument', 'threw');
+                ok(/pass the last compaction of this conversation/.test(message), message);
+            }
+            for (const more of [{ firstKeptMessageIndex: -1 }, { historyMessageCount: 1.5 }, { summary: 5 }, { summary: ' \n' }, { id: undefined }]) {
+                same((await fails(() => of(more), 'invalid_argument', 'threw')).data.field, `options.${by}.${Object.keys(more)[0]}`);
+            }
         }
         for (const keepRecentTokens of [undefined, -1, 1.5, NaN, '0']) {
             const { data } = await fails(() => rc.planCompaction(messages(), [], { keepRecentTokens }), 'invalid_argument', 'threw');
