@@ -12,6 +12,8 @@ pub use budget::{BudgetParts, ContextBudget};
 pub use compaction::{CompactionCheckpoint, Summary, plan_compaction};
 pub use divergence::{DeclaredEvent, Divergence, DivergenceClass, RequestTrace, divergence};
 pub use projection::{
-    Notice, NoticeCode, Projection, SkillExpansion, SkillRevision, SkillSpan, Source, materialise, project,
+    Notice, NoticeCode, Projection, SkillExpansion, SkillRevision, SkillSpan, Source, SourceMap, materialise,
+    project,
 };
+pub(crate) use projection::{Plan, look_up};
 pub use snapshot::{LoadedSkill, Placement, RuntimeContextSnapshot};

@@ -117,6 +117,12 @@ pub trait MessageData: MessageView {
     fn with_field(&self, name: &str, value: Self) -> Self;
     /// Strings joined with a separator, code unit for code unit. Anything else counts as empty.
     fn joined(parts: &[Self], separator: &str) -> Self;
+    /// A list that grows and is never handed out itself; empty.
+    fn growing() -> Self;
+    /// Puts messages at the end of a list that grows.
+    fn add(&mut self, messages: Vec<Self>);
+    /// A list that grows, as it is now, for a host: whatever becomes of that changes nothing here.
+    fn handed_out(&self) -> Self;
     /// The value written as JSON text, as a string value.
     fn to_json_text(&self) -> Self;
     /// What a string says that is JSON text, as plain data; nothing where it is not, or says what plain data cannot hold.

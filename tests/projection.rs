@@ -8,8 +8,8 @@ use runcontext::{
     Result,
     context::{
         BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, DivergenceClass, Notice, NoticeCode,
-        Projection, RequestTrace, RuntimeContextSnapshot, SkillExpansion, Source, divergence, materialise,
-        project,
+        Projection, RequestTrace, RuntimeContextSnapshot, SkillExpansion, Source, SourceMap, divergence,
+        materialise, project,
     },
     message::{Dialect, MessageIndex, MessageOutline},
 };
@@ -423,7 +423,7 @@ fn trace(tools: &str, system_prompt: &str, sources: &[u32], snapshots: &[(u32, u
     RequestTrace {
         tools: tools.to_owned(),
         system_prompt: system_prompt.to_owned(),
-        projection: Projection {
+        map: SourceMap::from(Projection {
             history_message_count: 9,
             sources: sources
                 .iter()
@@ -440,7 +440,7 @@ fn trace(tools: &str, system_prompt: &str, sources: &[u32], snapshots: &[(u32, u
                     skills: Vec::new(),
                 })
                 .collect(),
-        },
+        }),
     }
 }
 
@@ -449,12 +449,16 @@ fn divergence_names_the_first_of_tools_system_prompt_and_messages() {
     use DivergenceClass::{Messages, None as Nothing, System, Tools};
     let before = trace("t", "s", &[0, 1], &[(0, 0)]);
     let made_up = |at: usize| {
-        let mut trace = trace("t", "s", &[0, 1], &[(0, 0)]);
-        trace.projection.sources[at] = Source::InterruptedToolResult {
+        let trace = trace("t", "s", &[0, 1], &[(0, 0)]);
+        let mut projection = trace.map.projection();
+        projection.sources[at] = Source::InterruptedToolResult {
             message_index: MessageIndex(0),
             tool_call_id: "c".to_owned(),
         };
-        trace
+        RequestTrace {
+            map: SourceMap::from(projection),
+            ..trace
+        }
     };
     let cases = [
         (before.clone(), Nothing, -1),

@@ -84,19 +84,19 @@ fn replay(session: &Rc<Session<Value>>, lab: &Lab, messages: &[Value]) -> (usize
     let mut before: Option<Shown> = None;
     let mut see = |request: runcontext::session::ModelRequest<Value>, report: RequestReport| {
         requests += 1;
-        check_pairs_in(dialect, &request.messages).unwrap();
+        check_pairs_in(dialect, &request.messages()).unwrap();
         assert_eq!(report.divergence.class, DivergenceClass::None);
-        assert_eq!(report.tokens.len(), request.messages.len());
+        assert_eq!(report.tokens().len(), request.messages().len());
         if let Some(before) = &before {
             assert_eq!(before.system_prompt, request.system_prompt);
             assert!(
-                request.messages.starts_with(&before.messages),
+                request.messages().starts_with(&before.messages),
                 "request {requests}"
             );
         }
         before = Some(Shown {
+            messages: request.messages(),
             system_prompt: request.system_prompt,
-            messages: request.messages,
         });
     };
     let mut rest = messages.iter().peekable();
@@ -177,16 +177,16 @@ fn a_large_session_comes_out_of_storage_identical() {
     let (request, report) = turn.request().unwrap();
     let shown: Vec<&Value> = messages.iter().filter(|message| !failed(message)).collect();
     assert_eq!(messages.len() - shown.len(), 22);
-    assert_eq!(request.messages.len(), shown.len() + 1);
+    assert_eq!(request.messages().len(), shown.len() + 1);
     assert!(
         request
-            .messages
+            .messages()
             .iter()
             .zip(&shown)
             .all(|(is, expected)| is == *expected)
     );
     let calls: usize = shown.iter().map(|message| call_ids(message).len()).sum();
-    let pairs = check_pairs(&request.messages).unwrap();
+    let pairs = check_pairs(&request.messages()).unwrap();
     assert_eq!(
         pairs,
         Pairs {
@@ -724,8 +724,8 @@ fn a_large_session_is_compacted_until_nothing_is_left_in_every_dialect() {
             asked
         };
         let (request, report) = ask();
-        let mut before = request.messages;
-        let mut keep: u32 = report.tokens.iter().sum();
+        let mut before = request.messages();
+        let mut keep: u32 = report.tokens().iter().sum();
         let (mut steps, mut calls) = (0, 0);
         loop {
             // A tenth less each time, and at last nothing but the newest turn.
@@ -740,11 +740,11 @@ fn a_large_session_is_compacted_until_nothing_is_left_in_every_dialect() {
             };
             steps += 1;
             let (request, report) = ask();
-            let shown = request.messages;
+            let shown = request.messages();
             let said = typed(dialect, &format!("scripted summary {steps}"), 1_000);
             assert_eq!(shown[0], said);
             assert!(
-                matches!(&report.projection.sources[0], Source::Compaction { checkpoint_id, .. } if *checkpoint_id == made.id)
+                matches!(&report.projection().sources[0], Source::Compaction { checkpoint_id, .. } if *checkpoint_id == made.id)
             );
             calls += check_pairs_in(dialect, &shown).unwrap().calls;
             // What stays is the end of what was shown before, and the summariser was given all the rest.

@@ -1,8 +1,10 @@
 //! Where a request differs from the one dispatched before it, in the words of prompt caches.
 
+use std::rc::Rc;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Projection, Source};
+use super::{Source, SourceMap};
 
 /// The first part of a request that differs from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,14 +56,14 @@ pub struct Divergence {
 }
 
 /// What is remembered of a dispatched request. Stored messages never change, so the plan stands for their bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestTrace {
     /// The tool declarations, as JSON.
     pub tools: String,
     /// The system prompt.
     pub system_prompt: String,
     /// The plan.
-    pub projection: Projection,
+    pub map: SourceMap,
 }
 
 /// Compares a request with the one dispatched before it.
@@ -78,7 +80,7 @@ pub fn divergence(before: Option<&RequestTrace>, now: &RequestTrace, events: &[D
     } else if before.system_prompt != now.system_prompt {
         (DivergenceClass::System, -1)
     } else {
-        match first_difference(&before.projection, &now.projection) {
+        match first_difference(&before.map, &now.map) {
             Some(index) => (DivergenceClass::Messages, index),
             None => (DivergenceClass::None, -1),
         }
@@ -90,19 +92,23 @@ pub fn divergence(before: Option<&RequestTrace>, now: &RequestTrace, events: &[D
     }
 }
 
-fn first_difference(before: &Projection, now: &Projection) -> Option<i64> {
-    let differs = |at: usize| match (before.sources.get(at), now.sources.get(at)) {
-        (Some(left), Some(right)) => {
-            left != right
-                || match left {
-                    Source::History { message_index, .. } => {
-                        before.shown_in_front(*message_index) != now.shown_in_front(*message_index)
-                    }
-                    _ => false,
+fn first_difference(before: &SourceMap, now: &SourceMap) -> Option<i64> {
+    // A plan that goes on begins with what it was.
+    if Rc::ptr_eq(&before.plan, &now.plan) && before.sources <= now.sources {
+        return None;
+    }
+    let (left, right) = (before.plan.borrow(), now.plan.borrow());
+    let (left, right) = (&left.projection, &right.projection);
+    let at = (0..before.sources).find(|&at| {
+        let was = left.sources.get(at);
+        let is = right.sources.get(at).filter(|_| at < now.sources);
+        was != is
+            || match was {
+                Some(Source::History { message_index, .. }) => {
+                    left.shown_in_front(*message_index) != right.shown_in_front(*message_index)
                 }
-        }
-        (left, right) => left != right,
-    };
-    let at = (0..before.sources.len()).find(|&at| differs(at))?;
+                _ => false,
+            }
+    })?;
     i64::try_from(at).ok()
 }

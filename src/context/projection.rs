@@ -4,7 +4,7 @@
 //! In every plan each tool call is answered exactly once, by results directly after it, and no result stands
 //! without its call.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cell::RefCell, rc::Rc};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,10 @@ use super::{CompactionCheckpoint, Placement, RuntimeContextSnapshot};
 use crate::{
     Error, Result,
     list::{Listed, TryListed},
-    message::{Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, UserTurn},
+    message::{
+        Answer, Call, Dialect, MessageData, MessageIndex, MessageOutline, OpenCalls, Role, UserTurn,
+        turn_count,
+    },
     skills::{self, Span},
     untyped::insert_sorted,
 };
@@ -144,6 +147,64 @@ impl Projection {
     }
 }
 
+/// The source map of a request, as it was then. Requests of which each begins with the one before share one, which grows.
+#[derive(Clone, Debug)]
+pub struct SourceMap {
+    pub(super) plan: Rc<RefCell<Plan>>,
+    pub(super) sources: usize,
+    messages: u32,
+}
+
+impl SourceMap {
+    /// All of a plan, as far as it is made now.
+    pub(crate) fn of(plan: &Rc<RefCell<Plan>>) -> Self {
+        let made = plan.borrow();
+        Self {
+            plan: Rc::clone(plan),
+            sources: made.projection.sources.len(),
+            messages: made.projection.history_message_count,
+        }
+    }
+
+    /// The map: made anew, over all messages of the request.
+    pub fn projection(&self) -> Projection {
+        let made = &self.plan.borrow().projection;
+        let shown = |expansion: &SkillExpansion| expansion.message_index.0 < self.messages;
+        let shown = made.skill_expansions.partition_point(shown);
+        Projection {
+            history_message_count: self.messages,
+            sources: first(&made.sources, self.sources).to_vec(),
+            skill_expansions: first(&made.skill_expansions, shown).to_vec(),
+        }
+    }
+
+    /// Estimated tokens per source: of what it says alone, whatever a provider reported.
+    pub fn tokens(&self) -> Vec<u32> {
+        first(&self.plan.borrow().tokens, self.sources).to_vec()
+    }
+}
+
+/// The first items of a list that has grown since.
+fn first<T>(list: &[T], count: usize) -> &[T] {
+    list.get(..count).unwrap_or(list)
+}
+
+impl From<Projection> for SourceMap {
+    /// A map without tokens.
+    fn from(projection: Projection) -> Self {
+        Self::of(&Rc::new(RefCell::new(Plan {
+            projection,
+            ..Plan::default()
+        })))
+    }
+}
+
+impl PartialEq for SourceMap {
+    fn eq(&self, other: &Self) -> bool {
+        self.projection() == other.projection() && self.tokens() == other.tokens()
+    }
+}
+
 /// What a notice is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -186,107 +247,120 @@ pub fn project(
     snapshots: &[RuntimeContextSnapshot],
     compaction: Option<&CompactionCheckpoint>,
 ) -> Result<(Projection, Vec<Notice>)> {
-    let count = u32::try_from(outlines.len()).unwrap_or(u32::MAX);
-    let first = compaction.map_or(Ok(0), |checkpoint| checkpoint.end_in(outlines))?;
-    let anchors = Anchors::of(outlines, snapshots);
-    let mut plan = Plan {
-        projection: Projection {
-            history_message_count: count,
-            ..Projection::default()
-        },
-        notices: anchors.missing.clone(),
-        answering: None,
-    };
-    if let Some(checkpoint) = compaction {
+    let mut plan = Plan::begin(outlines, compaction)?;
+    plan.go_on(outlines, snapshots);
+    plan.end_results();
+    let notices = plan.notices();
+    Ok((plan.projection, notices))
+}
+
+/// A plan as far as it is made: a left fold over outlines, which goes on where more are stored. What it holds already never
+/// changes then, so that every plan it was before is a beginning of it.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) projection: Projection,
+    /// Estimated tokens per source, as far as they were measured.
+    pub(crate) tokens: Vec<u32>,
+    notices: Vec<Notice>,
+    /// The assistant message that results stand behind now, and its calls that have none yet.
+    answering: Option<(MessageIndex, OpenCalls)>,
+    /// How many user turns have begun.
+    turns: u32,
+    /// Snapshots by the turn that they belong to, then in stored order.
+    anchors: Vec<(u32, u32)>,
+}
+
+impl Plan {
+    /// Begins at the first message that a compaction keeps.
+    ///
+    /// # Errors
+    /// `invalid_argument` where the compaction is of more than there is.
+    pub(crate) fn begin(
+        outlines: &[MessageOutline],
+        compaction: Option<&CompactionCheckpoint>,
+    ) -> Result<Self> {
+        let mut plan = Self::default();
+        let Some(checkpoint) = compaction else {
+            return Ok(plan);
+        };
+        let first = checkpoint.end_in(outlines)?;
+        plan.projection.history_message_count = first;
+        plan.turns = turn_count(outlines.get(..first as usize).unwrap_or_default());
         plan.projection.sources.push(Source::Compaction {
             checkpoint_id: checkpoint.id.clone(),
             message_index: checkpoint.first_kept_message_index,
             summarized_before: first,
         });
+        Ok(plan)
     }
-    for (outline, at) in outlines.iter().zip(0u32..).skip(first as usize) {
-        let index = MessageIndex(at);
-        match outline.role {
-            Role::ToolResult => plan.results(index, outline),
-            Role::Assistant => {
-                plan.end_results();
-                if outline.is_projected() {
-                    plan.history(index, Vec::new());
-                    plan.answering = Some((index, OpenCalls::of(outline)));
-                } else if outline.stop.is_none() {
-                    plan.leave_out(index, None);
+
+    /// Whether going on is all that these ask for, after those that it has gone over: nothing was taken away, and every new
+    /// snapshot belongs to a turn to come.
+    pub(crate) fn is_of(&self, outlines: &[MessageOutline], snapshots: &[RuntimeContextSnapshot]) -> bool {
+        let new = snapshots.get(self.anchors.len()..);
+        outlines.len() >= self.projection.history_message_count as usize
+            && new.is_some_and(|new| new.iter().all(|snapshot| snapshot.user_turn >= self.turns))
+    }
+
+    /// Goes over what was not gone over yet.
+    pub(crate) fn go_on(&mut self, outlines: &[MessageOutline], snapshots: &[RuntimeContextSnapshot]) {
+        let known = self.anchors.len();
+        for (snapshot, at) in snapshots.iter().zip(0u32..).skip(known) {
+            insert_sorted(&mut self.anchors, (snapshot.user_turn, at), &|a, b| a.cmp(b));
+        }
+        let from = self.projection.history_message_count;
+        let new = outlines.get(from as usize..).unwrap_or_default();
+        for (outline, at) in new.iter().zip(from..) {
+            let index = MessageIndex(at);
+            let turn = outline.user_turn.then_some(self.turns);
+            self.turns += u32::from(outline.user_turn);
+            self.projection.history_message_count = at.saturating_add(1);
+            match outline.role {
+                Role::ToolResult => self.results(index, outline),
+                Role::Assistant => {
+                    self.end_results();
+                    if outline.is_projected() {
+                        self.history(index, Vec::new());
+                        self.answering = Some((index, OpenCalls::of(outline)));
+                    } else if outline.stop.is_none() {
+                        self.leave_out(index, None);
+                    }
+                }
+                Role::User | Role::Other => {
+                    let left_out = self.unanswering(outline);
+                    // What was typed ends the results, those beside it included.
+                    self.end_results();
+                    if !outline.answers.is_empty() {
+                        self.notice(NoticeCode::UserMessageMixed, index, None);
+                    }
+                    self.history_without(index, outline, left_out);
+                    if let Some(turn) = turn {
+                        self.snapshots(index, turn, snapshots);
+                    }
                 }
             }
-            Role::User | Role::Other => {
-                let left_out = plan.unanswering(outline);
-                // What was typed ends the results, those beside it included.
-                plan.end_results();
-                if !outline.answers.is_empty() {
-                    plan.notice(NoticeCode::UserMessageMixed, index, None);
-                }
-                plan.history_without(index, outline, left_out);
-                plan.snapshots(index, anchors.at(index), snapshots);
-            }
         }
     }
-    plan.end_results();
-    Ok((plan.projection, plan.notices))
-}
 
-/// Which snapshots belong to which stored message.
-struct Anchors {
-    /// By message, then in stored order.
-    by_message: Vec<(MessageIndex, u32)>,
-    missing: Vec<Notice>,
-}
-
-impl Anchors {
-    fn of(outlines: &[MessageOutline], snapshots: &[RuntimeContextSnapshot]) -> Self {
-        let mut anchors = Self {
-            by_message: Vec::new(),
-            missing: Vec::new(),
-        };
-        if snapshots.is_empty() {
-            return anchors;
+    /// What was left out or not understood. Snapshots whose turn is not there come last.
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        let mut notices = self.notices.clone();
+        let missing = self.anchors.get(self.anchored_before(self.turns)..);
+        for (turn, at) in missing.unwrap_or_default() {
+            notices.push(Notice {
+                code: NoticeCode::AnchorMissing,
+                message_index: None,
+                detail: Some(format!("snapshot {at} belongs to user turn {turn}")),
+            });
         }
-        let turns: Vec<MessageIndex> = outlines
-            .iter()
-            .zip(0u32..)
-            .filter(|(outline, _)| outline.user_turn)
-            .map(|(_, at)| MessageIndex(at))
-            .listed();
-        for (snapshot, at) in snapshots.iter().zip(0u32..) {
-            match turns.get(snapshot.user_turn as usize) {
-                Some(&index) => insert_sorted(&mut anchors.by_message, (index, at), &|a, b| a.cmp(b)),
-                None => anchors.missing.push(Notice {
-                    code: NoticeCode::AnchorMissing,
-                    message_index: None,
-                    detail: Some(format!(
-                        "snapshot {at} belongs to user turn {}",
-                        snapshot.user_turn
-                    )),
-                }),
-            }
-        }
-        anchors
+        notices
     }
 
-    /// The snapshots of one message, in stored order.
-    fn at(&self, message: MessageIndex) -> &[(MessageIndex, u32)] {
-        let from = self.by_message.partition_point(|(index, _)| *index < message);
-        let to = self.by_message.partition_point(|(index, _)| *index <= message);
-        self.by_message.get(from..to).unwrap_or_default()
+    /// How many anchors are of earlier turns.
+    fn anchored_before(&self, turn: u32) -> usize {
+        self.anchors.partition_point(|(anchor, _)| *anchor < turn)
     }
-}
 
-struct Plan {
-    projection: Projection,
-    notices: Vec<Notice>,
-    /// The assistant message that results stand behind now, and its calls that have none yet.
-    answering: Option<(MessageIndex, OpenCalls)>,
-}
-
-impl Plan {
     fn history(&mut self, message_index: MessageIndex, results_left_out: Vec<u32>) {
         self.projection.sources.push(Source::History {
             message_index,
@@ -358,14 +432,11 @@ impl Plan {
         });
     }
 
-    fn snapshots(
-        &mut self,
-        index: MessageIndex,
-        own: &[(MessageIndex, u32)],
-        all: &[RuntimeContextSnapshot],
-    ) {
+    /// Shows the snapshots of a turn, in stored order.
+    fn snapshots(&mut self, index: MessageIndex, turn: u32, all: &[RuntimeContextSnapshot]) {
+        let own = self.anchored_before(turn)..self.anchored_before(turn.saturating_add(1));
         let mut offset = 0;
-        for &(_, at) in own {
+        for &(_, at) in self.anchors.get(own).unwrap_or_default() {
             let Some(snapshot) = all.get(at as usize) else {
                 continue;
             };
@@ -445,13 +516,14 @@ pub fn materialise<M: MessageData>(
     snapshots: &[RuntimeContextSnapshot],
     compaction: Option<&CompactionCheckpoint>,
 ) -> Result<Vec<M>> {
-    look_up(dialect, projection, &body, outlines, snapshots, compaction)
+    look_up(dialect, projection, 0, &body, outlines, snapshots, compaction)
 }
 
-/// Apart, so that it is there once per kind of message and not once per caller.
-fn look_up<M: MessageData>(
+/// The same from a source on. Apart, so that it is there once per kind of message and not once per caller.
+pub(crate) fn look_up<M: MessageData>(
     dialect: Dialect,
     projection: &Projection,
+    from: usize,
     body: &dyn Fn(MessageIndex) -> Option<M>,
     outlines: &[MessageOutline],
     snapshots: &[RuntimeContextSnapshot],
@@ -467,8 +539,8 @@ fn look_up<M: MessageData>(
     };
     // The made-up results of one message stand in the order of its open calls.
     let (mut holder, mut open) = (None, Vec::new().into_iter());
-    projection
-        .sources
+    let sources = projection.sources.get(from..).unwrap_or_default();
+    sources
         .iter()
         .map(|source| match source {
             Source::History {

@@ -9,15 +9,6 @@ function frozen(value) {
     return value;
 }
 
-/** A frozen decision whose trace is made when it is read. */
-export function withTrace(decision, explainer) {
-    let trace;
-    frozen(decision.rule);
-    frozen(decision.paths);
-    Object.defineProperty(decision, 'trace', { enumerable: true, get: () => (trace ??= frozen(explainer.trace())) });
-    return Object.freeze(decision);
-}
-
 /** A decision of which only the outcome is known yet; the rest is found out when it is read, all of it at once. */
 class Decision {
     #explainer;

@@ -9,7 +9,7 @@ use wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
 use super::{
     foreign::{self, Foreign},
-    plain::{fold, json_in, object, to_js},
+    plain::{fold, json_in, lazily, object, to_js},
 };
 use crate::{
     Error, Result,
@@ -20,8 +20,6 @@ use crate::{
 
 #[wasm_bindgen(module = "/src/js/gate.js")]
 extern "C" {
-    #[wasm_bindgen(js_name = "withTrace")]
-    fn js_with_trace(decision: &JsValue, explainer: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "memory")]
     fn js_memory(outcomes: &JsValue, reasons: &JsValue) -> JsValue;
     #[wasm_bindgen(js_name = "decisionOf")]
@@ -254,20 +252,9 @@ impl Policy {
 /// A decision of a session, whose trace is made when it is read.
 pub(super) fn decided_to_js(decided: runtime::Decided) -> JsValue {
     let decision = to_js(&decided.decision);
-    js_with_trace(&decision, &JsValue::from(SessionExplainer(decided)))
-}
-
-/// Answers again for whoever reads the trace of a session's decision.
-#[wasm_bindgen(skip_typescript, js_name = "__SessionExplainer")]
-#[derive(Debug)]
-pub struct SessionExplainer(runtime::Decided);
-
-#[wasm_bindgen(js_class = "__SessionExplainer")]
-impl SessionExplainer {
-    /// The trace.
-    pub fn trace(&self) -> JsValue {
-        to_js(&self.0.trace())
-    }
+    lazily(&decision, "trace", move || {
+        object(&[("trace", to_js(&decided.trace()))])
+    })
 }
 
 /// Compiles rules, for many decisions. Where an input names no groups, those that exist are `default` and those of the rules.

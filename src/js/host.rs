@@ -11,7 +11,7 @@ use wasm_bindgen_futures::spawn_local;
 
 use super::{
     foreign::{self, Foreign},
-    plain::{self, copy_out, error_text, error_value, hear, list, object, to_js},
+    plain::{self, copy_out, error_text, error_value, hear, lazily, list, object, to_js},
 };
 use crate::{
     Result,
@@ -169,9 +169,20 @@ fn uuid_v4(mut bytes: [u8; 16]) -> String {
 pub(super) fn request_to_js(request: &ModelRequest<JsValue>) -> JsValue {
     object(&[
         ("systemPrompt", JsValue::from_str(&request.system_prompt)),
-        ("messages", list(request.messages.iter().map(copy_out))),
+        ("messages", request.messages.clone()),
         ("tools", list(request.tools.iter().cloned())),
     ])
+}
+
+/// The report of a request, whose map is made when it is read: it is as long as the conversation.
+pub(super) fn request_report_to_js(report: RequestReport) -> JsValue {
+    let told = to_js(&report);
+    lazily(&told, "projection tokens", move || {
+        object(&[
+            ("projection", to_js(&report.projection())),
+            ("tokens", to_js(&report.tokens())),
+        ])
+    })
 }
 
 /// The host's model client.
@@ -221,7 +232,7 @@ impl Model<JsValue> for JsModel {
             let options = object(&[
                 ("signal", abort_signal(&abort)),
                 ("onUpdate", on_update),
-                ("report", to_js(&report)),
+                ("report", request_report_to_js(report)),
             ]);
             let arguments = [request_to_js(&request), options];
             let message = self.client.call(&self.complete, &arguments).await;

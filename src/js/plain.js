@@ -367,6 +367,36 @@ export const joined = (parts, separator) =>
 
 export const list = (items) => Object.freeze([...items]);
 
+/** Messages that requests show, kept from one to the next, and where those are that hold bytes: each is looked at once. */
+export const growing = () => ({ messages: [], withBytes: [] });
+
+/** Puts messages at the end. */
+export function add({ messages, withBytes }, more) {
+    for (const message of more) {
+        if (hasBytes(message)) withBytes.push(messages.length);
+        messages.push(message);
+    }
+}
+
+/** All of them as they are now, in a frozen list of its own; bytes are copies. */
+export function handedOut({ messages, withBytes }) {
+    const list = messages.slice();
+    for (const at of withBytes) list[at] = copyOut(list[at]);
+    return Object.freeze(list);
+}
+
+/**
+ * Freezes an object of JSON, which then also has members of these names, with spaces between them: made once, all of them, when one
+ * is read. They are members of the object itself, so that JSON, a structured clone and a spread have them too.
+ */
+export function lazily(object, names, maker) {
+    let made;
+    const read = () => (made ??= refrozen(maker.make()));
+    Object.values(object).forEach(refrozen);
+    for (const name of names.split(' ')) Object.defineProperty(object, name, { enumerable: true, get: () => read()[name] });
+    return Object.freeze(object);
+}
+
 /** A frozen object of alternating names and values. */
 export function object(entries) {
     const result = {};

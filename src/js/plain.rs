@@ -48,6 +48,14 @@ extern "C" {
     fn js_joined(parts: &Array, separator: &str) -> JsValue;
     #[wasm_bindgen(js_name = "list")]
     fn js_list(items: &Array) -> JsValue;
+    #[wasm_bindgen(js_name = "growing")]
+    fn js_growing() -> JsValue;
+    #[wasm_bindgen(js_name = "add")]
+    fn js_add(growing: &JsValue, messages: &Array);
+    #[wasm_bindgen(js_name = "handedOut")]
+    fn js_handed_out(growing: &JsValue) -> JsValue;
+    #[wasm_bindgen(js_name = "lazily")]
+    fn js_lazily(object: &JsValue, names: &str, maker: Maker) -> JsValue;
     #[wasm_bindgen(js_name = "object")]
     fn js_object(entries: &Array) -> JsValue;
     #[wasm_bindgen(js_name = "withField")]
@@ -225,11 +233,39 @@ pub(crate) fn field(value: &JsValue, name: &str) -> JsValue {
 
 /// A frozen list.
 pub(crate) fn list(items: impl IntoIterator<Item = JsValue>) -> JsValue {
+    js_list(&array(items))
+}
+
+fn array(items: impl IntoIterator<Item = JsValue>) -> Array {
     let array = Array::new();
     for item in items {
         array.push(&item);
     }
-    js_list(&array)
+    array
+}
+
+/// Freezes an object, which then also has members of these names, with spaces between them. They are made once, all of them, when
+/// one is read.
+pub(super) fn lazily(object: &JsValue, names: &str, make: impl Fn() -> JsValue + 'static) -> JsValue {
+    js_lazily(object, names, Maker(Box::new(make)))
+}
+
+/// Makes members of an object for whoever reads one.
+#[wasm_bindgen(skip_typescript, js_name = "__Maker")]
+pub struct Maker(Box<dyn Fn() -> JsValue>);
+
+impl std::fmt::Debug for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maker").finish_non_exhaustive()
+    }
+}
+
+#[wasm_bindgen(js_class = "__Maker")]
+impl Maker {
+    /// The members.
+    pub fn make(&self) -> JsValue {
+        (self.0)()
+    }
 }
 
 impl MessageView for JsValue {
@@ -334,6 +370,18 @@ impl MessageData for JsValue {
             array.push(part);
         }
         js_joined(&array, separator)
+    }
+
+    fn growing() -> Self {
+        js_growing()
+    }
+
+    fn add(&mut self, messages: Vec<Self>) {
+        js_add(self, &array(messages));
+    }
+
+    fn handed_out(&self) -> Self {
+        js_handed_out(self)
     }
 
     fn to_json_text(&self) -> Self {

@@ -360,7 +360,8 @@ impl Session {
         unchecked_return_type = "ModelInputProjection | undefined"
     )]
     pub fn model_input_projection(&self) -> JsValue {
-        optional(self.inner.machine().projection().map(to_js))
+        let shown = self.inner.machine().projection();
+        optional(shown.map(|projection| to_js(&projection)))
     }
 
     /// Sends a message and drives the turn to its end. Rejects only before the message is on its way, and then

@@ -9,8 +9,8 @@ use super::{
     approvals::result_to_js,
     foreign::{Abort, Foreign, text},
     gate::decided_to_js,
-    host::{call_in, calls_to_js, request_to_js},
-    plain::{object, to_js},
+    host::{call_in, calls_to_js, request_report_to_js, request_to_js},
+    plain::object,
     promised, promised_for,
     session::{messages_in, report_to_js, signal_of},
 };
@@ -56,7 +56,7 @@ impl Turn {
                 let (request, report) = inner.request()?;
                 Ok(object(&[
                     ("request", request_to_js(&request)),
-                    ("report", to_js(&report)),
+                    ("report", request_report_to_js(report)),
                 ]))
             }),
         )

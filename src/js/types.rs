@@ -156,6 +156,20 @@ export interface ModelRequest {
     tools: ToolDeclaration[];
 }
 
+/** The map and the measures of a request; it stays with the host. */
+export interface RequestReport {
+    /** What each message of the request is. Made when it is read: it is as long as the conversation. */
+    projection: ModelInputProjection;
+    /** Estimated tokens against the window. */
+    budget: ContextBudget;
+    /** Where it differs from the last dispatched request. */
+    divergence: Divergence;
+    /** Estimated tokens per source: of what it says alone, whatever a provider reported. Made when they are read. */
+    tokens: number[];
+    /** What was left out, and why. */
+    notices: Notice[];
+}
+
 /** The host's model client, for `Session.prompt`. */
 export interface ModelClient {
     /** Preflight, before anything is stored: a rejection rejects the prompt with `model_failed`. */

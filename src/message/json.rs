@@ -115,6 +115,20 @@ impl MessageData for Value {
         Value::from(texts.join(separator))
     }
 
+    fn growing() -> Self {
+        Self::list(Vec::new())
+    }
+
+    fn add(&mut self, messages: Vec<Self>) {
+        if let Value::Array(list) = self {
+            list.extend(messages);
+        }
+    }
+
+    fn handed_out(&self) -> Self {
+        self.clone()
+    }
+
     fn to_json_text(&self) -> Self {
         Value::from(self.to_string())
     }

@@ -5,6 +5,7 @@
 
 mod compact;
 mod reload;
+mod shown;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,7 +24,7 @@ use crate::{
     Error, ErrorCode, Result,
     context::{
         BudgetParts, CompactionCheckpoint, ContextBudget, DeclaredEvent, Notice, Placement, Projection,
-        RequestTrace, RuntimeContextSnapshot, Source, divergence, materialise, project, text_tokens,
+        RequestTrace, RuntimeContextSnapshot, Source, divergence, project, text_tokens,
     },
     list::{Listed, joined},
     message::{
@@ -174,6 +175,8 @@ pub struct Machine<M> {
     queue: VecDeque<Rc<Commit<M>>>,
     save_error: Option<Error>,
     dispatched: Option<RequestTrace>,
+    /// What the last request showed.
+    shown: Option<shown::Shown<M>>,
     budget: Option<ContextBudget>,
     /// What the host's tokenizer said of texts that requests hold beside the messages.
     counted: Vec<(String, u32)>,
@@ -279,6 +282,7 @@ impl<M: MessageData> Machine<M> {
             queue: VecDeque::new(),
             save_error: None,
             dispatched: None,
+            shown: None,
             budget: None,
             counted: Vec::new(),
             events: Vec::new(),
@@ -576,52 +580,36 @@ impl<M: MessageData> Machine<M> {
 
     fn build_stored_request(&mut self, turn: &mut Turn<M>) -> Result<(ModelRequest<M>, RequestReport)> {
         self.show_declared(false);
-        let compaction = self.compactions.last();
-        let (projection, mut notices) = project(&self.outlines, &self.snapshots, compaction)?;
-        let messages = materialise(
-            self.dialect(),
-            &projection,
-            |index| self.body(index),
-            &self.outlines,
-            &self.snapshots,
-            compaction,
-        )?;
-        turn.notices.iter().cloned().append_to(&mut notices);
+        let shown = self.shown_now()?;
         let tools = self.tools(turn.offers_skills);
         let texts: Vec<&str> = tools.iter().map(|tool| tool.json.as_str()).listed();
-        let (tokens, mut parts) = self.measure(&projection, compaction);
-        (parts.system_prompt, parts.tools) = self.overhead(turn);
-        let overhead = parts.system_prompt.saturating_add(parts.tools);
-        if let Some(total) = self.anchored(&projection, &tokens, overhead) {
-            parts = parts.shared_out(total);
-        }
-        let budget = self.budget_of(parts);
+        let (of_prompt, of_tools) = self.overhead(turn);
+        let budget = self.budget_of(shown.parts(of_prompt, of_tools));
         let trace = RequestTrace {
             tools: joined(&texts, ","),
             system_prompt: turn.system_prompt.clone(),
-            projection: projection.clone(),
+            map: shown.map(),
         };
-        let divergence = divergence(self.dispatched.as_ref(), &trace, &self.events);
+        let mut notices = shown.notices();
+        turn.notices.iter().cloned().append_to(&mut notices);
+        let report = RequestReport {
+            map: trace.map.clone(),
+            budget,
+            divergence: divergence(self.dispatched.as_ref(), &trace, &self.events),
+            notices,
+        };
         let request = ModelRequest {
             system_prompt: turn.system_prompt.clone(),
-            messages,
+            messages: shown.messages(),
             tools: tools.iter().map(|tool| tool.declaration.clone()).listed(),
         };
+        self.shown = Some(shown);
         self.budget = Some(budget);
         turn.built = None;
         budget.check()?;
         turn.built = Some(trace);
-        turn.overhead = Some(overhead);
-        Ok((
-            request,
-            RequestReport {
-                projection,
-                budget,
-                divergence,
-                tokens,
-                notices,
-            },
-        ))
+        turn.overhead = Some(of_prompt.saturating_add(of_tools));
+        Ok((request, report))
     }
 
     /// Tokens of the system prompt, and of the tools.
@@ -681,40 +669,21 @@ impl<M: MessageData> Machine<M> {
         self.header.model.as_ref().map(ModelRef::key).unwrap_or_default()
     }
 
-    /// Tokens of a request by what the provider reported of an earlier one: of the last projected answer that says so, of this
-    /// model, and not from before a compaction. What stands behind it is estimated, and so is the difference where the system
-    /// prompt or the tools are others.
-    fn anchored(&self, projection: &Projection, tokens: &[u32], overhead: u32) -> Option<u32> {
-        let compacted = self.compactions.last().map_or(0, |it| it.history_message_count);
-        let model = self.model_key();
-        let mut behind = 0u32;
-        for (source, tokens) in projection.sources.iter().zip(tokens).rev() {
-            if let Source::History { message_index, .. } = source
-                && message_index.0 >= compacted
-                && let Some(outline) = self.outlines.get(message_index.offset())
-                && let Some(usage) = outline.usage.as_ref().filter(|usage| usage.model == model)
-            {
-                let total = usage.total.saturating_add(behind).saturating_add(overhead);
-                return Some(total.saturating_sub(usage.overhead).max(behind));
-            }
-            behind = behind.saturating_add(*tokens);
-        }
-        None
-    }
-
-    /// Estimated tokens per source, and by part of the messages.
+    /// Estimated tokens per source, from one on. Adds them to the parts of the messages.
     fn measure(
         &self,
         projection: &Projection,
+        from: usize,
         compaction: Option<&CompactionCheckpoint>,
-    ) -> (Vec<u32>, BudgetParts) {
-        let mut parts = BudgetParts::default();
+        parts: &mut BudgetParts,
+    ) -> Vec<u32> {
         let snapshot_tokens = |at: u32| {
             self.snapshots
                 .get(at as usize)
                 .map_or(0, |it| self.cost(&it.content))
         };
-        let tokens = projection.sources.iter().map(|source| match source {
+        let sources = projection.sources.get(from..).unwrap_or_default();
+        let tokens = sources.iter().map(|source| match source {
             Source::History { message_index, .. } => {
                 let own = self
                     .outlines
@@ -744,7 +713,7 @@ impl<M: MessageData> Machine<M> {
                 own
             }
         });
-        (tokens.listed(), parts)
+        tokens.listed()
     }
 
     /// The request is on its way. The first time, the user message, its snapshot and the checkpoint are kept, in
@@ -964,6 +933,8 @@ impl<M: MessageData> Machine<M> {
                 return Err(Error::invalid("nothing was dispatched; call `cancel()`"));
             }
             self.turn = None;
+            // It holds a message that nobody has.
+            self.shown = None;
             return Ok((end, Vec::new()));
         }
         let unanswerable = self
@@ -1545,8 +1516,8 @@ impl<M: MessageData> Machine<M> {
     }
 
     /// The source map of the last dispatched request.
-    pub fn projection(&self) -> Option<&Projection> {
-        self.dispatched.as_ref().map(|trace| &trace.projection)
+    pub fn projection(&self) -> Option<Projection> {
+        self.dispatched.as_ref().map(|trace| trace.map.projection())
     }
 
     /// The estimate of the last built request.

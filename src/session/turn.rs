@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 use crate::{
-    context::{ContextBudget, Divergence, LoadedSkill, Notice, Projection},
+    context::{ContextBudget, Divergence, LoadedSkill, Notice, Projection, SourceMap},
+    message::MessageView,
     permissions::ToolPolicy,
 };
 
@@ -43,27 +44,43 @@ pub struct ToolDeclaration<M> {
 pub struct ModelRequest<M> {
     /// The rendered system prompt.
     pub system_prompt: String,
-    /// The projected messages.
-    pub messages: Vec<M>,
+    /// The projected messages, a list.
+    pub messages: M,
     /// The tool declarations.
     pub tools: Vec<M>,
 }
 
+impl<M: MessageView> ModelRequest<M> {
+    /// The projected messages.
+    pub fn messages(&self) -> Vec<M> {
+        self.messages.items()
+    }
+}
+
 /// The map and the measures of a request; it stays with the host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RequestReport {
-    /// What each message of the request is.
-    #[cfg_attr(target_family = "wasm", tsify(type = "ModelInputProjection"))]
-    pub projection: Projection,
+    /// What each message of the request is, and its tokens: whoever reads them pays for all messages, and nobody else.
+    #[serde(skip)]
+    pub map: SourceMap,
     /// Estimated tokens against the window.
     pub budget: ContextBudget,
     /// Where it differs from the last dispatched request.
     pub divergence: Divergence,
-    /// Estimated tokens per source: of what it says alone, whatever a provider reported.
-    pub tokens: Vec<u32>,
     /// What was left out, and why.
     pub notices: Vec<Notice>,
+}
+
+impl RequestReport {
+    /// What each message of the request is.
+    pub fn projection(&self) -> Projection {
+        self.map.projection()
+    }
+
+    /// Estimated tokens per source: of what it says alone, whatever a provider reported.
+    pub fn tokens(&self) -> Vec<u32> {
+        self.map.tokens()
+    }
 }
 
 /// A tool call of the model.

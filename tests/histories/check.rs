@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use runcontext::{
     context::{
-        CompactionCheckpoint, Divergence, DivergenceClass, Placement, Projection, RuntimeContextSnapshot,
-        Source,
+        CompactionCheckpoint, ContextBudget, Divergence, DivergenceClass, Notice, Placement, Projection,
+        RuntimeContextSnapshot, Source,
     },
     message::{Dialect, MessageIndex, UserTurn},
 };
@@ -50,6 +50,16 @@ pub struct Request {
     pub messages: Vec<Value>,
 }
 
+/// What is told of a request, but where it differs from the one before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    pub request: Request,
+    pub projection: Projection,
+    pub tokens: Vec<u32>,
+    pub budget: ContextBudget,
+    pub notices: Vec<Notice>,
+}
+
 /// What the crate gave.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -57,6 +67,8 @@ pub struct View {
     pub projection: Projection,
     /// Of a request; not of a projection at rest.
     pub divergence: Option<Divergence>,
+    /// What is told of it, and what a session that was only just opened would tell. Of a request.
+    pub told: Option<(Told, Told)>,
     /// Whether the system prompt has to be the one of the turn's first request.
     pub continues: bool,
     /// What is kept; not looked at while a user message is prepared that is not.
@@ -94,6 +106,8 @@ pub enum Check {
     Prefix,
     /// The system prompt at each message is the one that was sent.
     Prompts,
+    /// What goes on from the request before is what would be made anew.
+    Anew,
 }
 
 impl Truth {
@@ -131,6 +145,7 @@ pub fn check(truth: &Truth, view: &View) -> Vec<(Check, String)> {
         (Check::Spans, spans(truth, view)),
         (Check::Prefix, prefix(truth, view)),
         (Check::Prompts, prompts(truth, view)),
+        (Check::Anew, anew(view)),
     ];
     let failed = checks.into_iter();
     failed
@@ -426,4 +441,11 @@ fn prompts(truth: &Truth, view: &View) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn anew(view: &View) -> Result<(), String> {
+    let Some((told, anew)) = &view.told else {
+        return Ok(());
+    };
+    alike("a request that goes on", told, anew)
 }

@@ -15,7 +15,7 @@ use crate::{
 /// A fault, the check that finds it, and how it is made; `None` where there is nothing to make it of.
 pub type Fault = (&'static str, Check, fn(&Truth, &mut View) -> Option<()>);
 
-pub const ALL: [Fault; 16] = [
+pub const ALL: [Fault; 17] = [
     (
         "a source is dropped, and its message shown",
         Check::Map,
@@ -119,6 +119,16 @@ pub const ALL: [Fault; 16] = [
             let (_, earlier) = truth.prompts.iter().rev().find(|(_, prompt)| prompt != sent)?;
             view.kept.as_mut()?.prompts.last_mut()?.1 = earlier.clone();
             Some(())
+        },
+    ),
+    (
+        "a request goes on from a stale one: a message that was added is not in it",
+        Check::Anew,
+        |_, view| {
+            let (told, _) = view.told.as_mut()?;
+            told.tokens.pop()?;
+            told.projection.sources.pop()?;
+            told.request.messages.pop().map(|_| ())
         },
     ),
     (

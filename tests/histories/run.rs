@@ -12,18 +12,19 @@ use runcontext::{
     permissions::{Preset, ToolPolicy, definition_digest},
     prompt::neutralise,
     session::{
-        Exclusive, Incoming, Machine, NewSession, Outcome, Stamp, Surroundings, ToolDeclaration, TurnInput,
+        Exclusive, Incoming, Machine, ModelRequest, NewSession, Outcome, RequestReport, Stamp, Surroundings,
+        ToolDeclaration, TurnInput,
     },
     storage::{
-        AppendedMessage, Commit, CommitStatus, OUTLINES_PER_PACK, OutlinePack, SessionStorage, Storage,
-        memory::MemoryStorage,
+        AppendedMessage, Commit, CommitStatus, Counters, OUTLINES_PER_PACK, OutlinePack, SessionRecord,
+        SessionStorage, Storage, StoredSession, memory::MemoryStorage,
     },
 };
 use serde_json::{Value, json};
 
 use crate::{
     at_once::at_once,
-    check::{Check, Kept, Put, Request, Truth, View, check},
+    check::{Check, Kept, Put, Request, Told, Truth, View, check},
     history::{Ends, History, Reload, Said, Step},
     words,
 };
@@ -138,6 +139,20 @@ fn incoming(body: Value, failed: bool) -> Incoming<Value> {
         degraded: Vec::new(),
         failed,
         tokens: None,
+    }
+}
+
+fn told((request, report): (ModelRequest<Value>, RequestReport)) -> Told {
+    Told {
+        projection: report.projection(),
+        tokens: report.tokens(),
+        budget: report.budget,
+        notices: report.notices,
+        request: Request {
+            messages: request.messages(),
+            system_prompt: request.system_prompt,
+            tools: request.tools,
+        },
     }
 }
 
@@ -258,13 +273,14 @@ impl<'a> Run<'a> {
         let dialect = self.state.truth.dialect;
         let message = dialect.typed_message(&words::content(time, blocks), time as f64)?;
         let turn = self.state.truth.turns().len();
-        self.machine.prepare(TurnInput {
+        let input = TurnInput {
             message,
             skills: (0..skills).map(words::skill).collect(),
             offered_skills: offered.to_owned(),
             notices: Vec::new(),
             tokens: None,
-        })?;
+        };
+        self.machine.prepare(input.clone())?;
         let stamp = self.stamp();
         let truth = &mut self.state.truth;
         let before = truth.clone();
@@ -274,7 +290,7 @@ impl<'a> Run<'a> {
             ..put(words::typed(dialect, time, blocks, time))
         });
         truth.snapshots.extend(words::chosen(turn, skills, self.now));
-        let request = self.request(false)?;
+        let request = self.request(Some(input))?;
         if cancelled {
             self.machine.settle(Outcome::Cancelled, None, &stamp)?;
             self.state.truth = before;
@@ -294,42 +310,74 @@ impl<'a> Run<'a> {
         self.state.truth.declared = false;
     }
 
-    /// Asks for the request, now and then twice, and has it checked.
-    fn request(&mut self, continues: bool) -> std::result::Result<Request, Failed> {
-        let (request, report) = self.machine.request()?;
-        if self.now.is_multiple_of(4) && self.machine.request()? != (request.clone(), report.clone()) {
+    /// Asks for the request, now and then twice, and has it checked. `input` is what the turn begins with.
+    fn request(&mut self, input: Option<TurnInput<Value>>) -> std::result::Result<Request, Failed> {
+        let continues = input.is_none();
+        let asked = self.machine.request()?;
+        if self.now.is_multiple_of(4) && self.machine.request()? != asked {
             return Err(failed("asked again, the request is another"));
         }
+        let anew = told(self.opened_anew(input)?.request()?);
+        let divergence = asked.1.divergence.clone();
+        let told = told(asked);
         self.seen.requests += 1;
-        let made = Request {
-            system_prompt: request.system_prompt,
-            tools: request.tools,
-            messages: request.messages,
-        };
+        let made = told.request.clone();
         if self.hashed {
-            let divergence = &report.divergence;
-            let mut told = json!([
+            let mut hashed = json!([
                 made.system_prompt,
                 made.tools,
                 made.messages,
-                report.projection,
+                told.projection,
                 divergence.class,
                 divergence.index
             ]);
             // Where another package of the workspace asks for it, maps keep the order in which they were filled.
-            told.sort_all_objects();
-            for byte in told.to_string().bytes() {
+            hashed.sort_all_objects();
+            for byte in hashed.to_string().bytes() {
                 self.seen.hash = (self.seen.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
             }
         }
         self.looked_at(View {
             request: made.clone(),
-            projection: report.projection,
-            divergence: Some(report.divergence),
+            projection: told.projection.clone(),
+            divergence: Some(divergence),
+            told: Some((told, anew)),
             continues,
             kept: None,
         })?;
         Ok(made)
+    }
+
+    /// The session as it would be were it opened only now, of what is here and not saved too, with the turn that runs.
+    fn opened_anew(&self, input: Option<TurnInput<Value>>) -> Result<Machine<Value>> {
+        let stamp = Stamp {
+            now: self.now as f64,
+            operation_id: "anew".to_owned(),
+        };
+        let machine = &self.machine;
+        let stored = StoredSession {
+            record: SessionRecord {
+                id: self.id.clone(),
+                cwd: String::new(),
+                created_at: 0.0,
+                updated_at: 0.0,
+                message_count: machine.message_count(),
+                counters: Counters::default(),
+                settings: machine.header().to_settings(),
+            },
+            outlines: machine.outlines().to_vec(),
+            snapshots: machine.snapshots().to_vec(),
+            checkpoints: machine.checkpoints().to_vec(),
+            compactions: machine.compactions().to_vec(),
+            damage: Vec::new(),
+        };
+        let bodies = machine.bodies().to_vec();
+        let mut opened = Machine::open(stored, machine.loaded_from(), bodies, self.surroundings.clone())?;
+        match input {
+            Some(input) => opened.prepare(input)?,
+            None => opened.resume(&stamp)?,
+        };
+        Ok(opened)
     }
 
     fn answer(&mut self, calls: &[u8], ends: Ends) -> Done {
@@ -337,7 +385,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         if self.state.open.is_empty() {
-            let request = self.request(true)?;
+            let request = self.request(None)?;
             let stamp = self.stamp();
             self.machine.dispatched(&stamp)?;
             self.is_sent(request);
@@ -860,6 +908,7 @@ impl<'a> Run<'a> {
             },
             projection,
             divergence: None,
+            told: None,
             continues: false,
             kept: Some(Kept {
                 loaded_from: from as usize,

@@ -46,7 +46,7 @@ fn next(lab: &Lab, session: &Rc<Session<Value>>, text: &str) -> (ContextBudget, 
     let turn = at_once(session.begin(&json!(text), &PromptOptions::default())).unwrap();
     let (_, report) = turn.request().unwrap();
     lab.run(turn.cancel()).unwrap();
-    (report.budget, report.tokens)
+    (report.budget, report.tokens())
 }
 
 fn sum(parts: BudgetParts) -> u32 {

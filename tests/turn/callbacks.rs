@@ -59,7 +59,7 @@ fn look(session: &Rc<Session<Value>>, runtime: &Runtime<Value>) {
         machine.id().len(),
         machine.cwd().len(),
         machine.header().clone(),
-        machine.projection().cloned(),
+        machine.projection(),
         machine.budget(),
         machine.open_tool_calls().len(),
         (machine.created_at(), machine.updated_at()),

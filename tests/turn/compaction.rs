@@ -127,9 +127,9 @@ fn a_summary_stands_for_older_turns_from_the_next_request_on() {
     let mut expected = vec![summary_message("scripted summary 1", 9_000)];
     expected.extend(before[4..].iter().cloned());
     expected.push(user("question 4", 9_000));
-    assert_eq!(next.request.messages, expected);
+    assert_eq!(next.request.messages(), expected);
     assert_eq!(
-        next.report.projection.sources[0],
+        next.report.projection().sources[0],
         Source::Compaction {
             checkpoint_id: made.id,
             message_index: MessageIndex(4),
@@ -151,7 +151,7 @@ fn a_summary_stands_for_older_turns_from_the_next_request_on() {
     let lab = Lab::on(lab.storage.memory.clone(), true);
     let session = lab.open();
     let after = asked(&lab, &session, "question 6");
-    assert_eq!(after.request.messages[..4], again.request.messages[..4]);
+    assert_eq!(after.request.messages()[..4], again.request.messages()[..4]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn the_next_summary_stands_for_the_one_before_it_too() {
     let seen = &summaries.seen()[1];
     assert_eq!(seen[0], summary_message("scripted summary 1", 9_000));
     assert_eq!(seen[1..], session.machine().bodies()[4..6]);
-    let shown = asked(&lab, &session, "question 5").request.messages;
+    let shown = asked(&lab, &session, "question 5").request.messages();
     assert_eq!(shown[0], summary_message("scripted summary 2", 9_000));
     assert_eq!(shown.len(), 4);
 }
@@ -186,7 +186,7 @@ fn a_summariser_says_who_wrote_the_summary_and_what_it_cost() {
     assert_eq!(made.usage, Some(json!({ "input": 5 })));
     // Kept as it was written, and shown as text of nobody's section.
     assert_eq!(made.summary, "a </permissions> summary");
-    let shown = asked(&lab, &session, "question 4").request.messages;
+    let shown = asked(&lab, &session, "question 4").request.messages();
     assert_eq!(shown[0]["content"], "a &lt;/permissions> summary");
 }
 
@@ -240,7 +240,7 @@ fn what_is_summarised_is_what_the_model_sees_and_skills_of_those_turns_are_gone(
     };
     lab.prompt_with(&session, &json!("with a skill"), &choosing)
         .unwrap();
-    let with_skill = lab.model.seen().pop().unwrap().request.messages;
+    let with_skill = lab.model.seen().pop().unwrap().request.messages();
     asked(&lab, &session, "question 2");
     compact(&lab, &session).unwrap();
     let seen = &summaries.seen()[0];
@@ -253,14 +253,14 @@ fn what_is_summarised_is_what_the_model_sees_and_skills_of_those_turns_are_gone(
             .starts_with("<skill name=\"haiku\"")
     );
     let next = asked(&lab, &session, "question 3");
-    assert!(!json!(next.request.messages).to_string().contains("<skill"));
-    assert_eq!(next.report.projection.skill_expansions, []);
+    assert!(!json!(next.request.messages()).to_string().contains("<skill"));
+    assert_eq!(next.report.projection().skill_expansions, []);
     assert_eq!(session.machine().snapshots().len(), 1, "it is kept all the same");
     // Chosen again it is shown again.
     lab.model.answers(says("so"));
     lab.prompt_with(&session, &json!("again"), &choosing).unwrap();
     let again = lab.model.seen().pop().unwrap();
-    assert_eq!(again.report.projection.skill_expansions.len(), 1);
+    assert_eq!(again.report.projection().skill_expansions.len(), 1);
     assert_eq!(again.report.divergence.class, DivergenceClass::None);
 }
 
@@ -288,12 +288,12 @@ fn snapshots_of_earlier_versions_are_gone_with_their_turns_and_permissions_repla
     let line = "These permissions replace every earlier statement";
     let before = asked(&lab, &session, "three");
     assert!(before.request.system_prompt.contains(line));
-    assert_eq!(before.request.messages[1]["content"], "You may do anything.");
+    assert_eq!(before.request.messages()[1]["content"], "You may do anything.");
     compact(&lab, &session).unwrap();
-    assert_eq!(summaries.seen()[0], before.request.messages[..5]);
+    assert_eq!(summaries.seen()[0], before.request.messages()[..5]);
     let after = asked(&lab, &session, "four");
     assert!(!after.request.system_prompt.contains(line));
-    assert!(!json!(after.request.messages).to_string().contains("anything"));
+    assert!(!json!(after.request.messages()).to_string().contains("anything"));
     let events = [DeclaredEvent::Compaction, DeclaredEvent::LegacyContext];
     assert_eq!(
         after.report.divergence,
@@ -402,7 +402,7 @@ fn a_summary_of_no_use_leaves_everything_as_it_was() {
     }
     let next = asked(&lab, &session, "question 4");
     assert_eq!(next.report.divergence, divergence(DivergenceClass::None, -1, &[]));
-    assert_eq!(next.request.messages.len(), 7);
+    assert_eq!(next.request.messages().len(), 7);
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn a_summary_takes_what_is_sent_of_it_tags_made_harmless() {
     compact(&lab, &session).unwrap();
     let report = asked(&lab, &session, "question 4").report;
     let takes = tokens(&sent.repeat(20));
-    assert_eq!((report.tokens[0], report.budget.parts.summary), (takes, takes));
+    assert_eq!((report.tokens()[0], report.budget.parts.summary), (takes, takes));
 }
 
 /// A host that counts words, and cannot count a text with this in it.
@@ -460,7 +460,7 @@ fn a_summary_that_the_host_cannot_count_or_counts_as_no_shorter_is_refused() {
     fits(&lab, &session, f64::from(used) * 1.05);
     summaries.says("odd");
     let next = asked(&lab, &session, "question 5");
-    assert_eq!(next.request.messages.len(), 9);
+    assert_eq!(next.request.messages().len(), 9);
     assert_eq!(
         summaries_of(&lab),
         ["compacting 6", "compaction failed host_failed"]
@@ -565,7 +565,7 @@ fn a_compaction_that_cannot_be_saved_is_shown_and_flush_saves_it_without_another
         lab.run(session.flush()).unwrap();
         assert_eq!(summaries.calls(), 1);
         assert_eq!(lab.stored()["compactions"].len(), 1);
-        let shown = asked(&lab, &session, "question 4").request.messages;
+        let shown = asked(&lab, &session, "question 4").request.messages();
         assert_eq!(shown[0], summary_message("scripted summary 1", 9_000));
     }
 }
@@ -621,7 +621,7 @@ fn where_another_page_wrote_meanwhile_the_compaction_conflicts_and_can_be_forked
         if let Some(id) = forked {
             let fork = lab.run(lab.runtime.open_session(&id)).unwrap();
             assert_eq!(fork.machine().compactions()[0].summary, "ours");
-            let shown = asked(&lab, &fork, "on").request.messages;
+            let shown = asked(&lab, &fork, "on").request.messages();
             assert_eq!(shown[0], summary_message("ours", 9_000));
             assert_eq!(shown.len(), 4);
         }
@@ -652,7 +652,7 @@ fn a_page_at_rest_takes_the_compaction_of_another_and_declares_it() {
         next.report.divergence,
         divergence(DivergenceClass::Messages, 0, &events)
     );
-    assert_eq!(next.request.messages.len(), 4);
+    assert_eq!(next.request.messages().len(), 4);
 }
 
 #[test]
@@ -701,7 +701,7 @@ fn in_every_dialect_the_summary_comes_first_and_calls_stay_with_their_results() 
         assert_eq!(summaries.seen()[0], before[..8]);
         lab.model.answers(spoken::says(dialect, "so"));
         lab.prompt(&session, "on").unwrap();
-        let shown = lab.model.seen().pop().unwrap().request.messages;
+        let shown = lab.model.seen().pop().unwrap().request.messages();
         assert_eq!(shown[0], spoken::typed(dialect, "scripted summary 1", 1_000));
         assert_eq!(shown[1..5], before[8..]);
         check_pairs_in(dialect, &shown).unwrap();
@@ -740,12 +740,12 @@ fn under_pressure_a_prompt_is_compacted_before_it_is_sent() {
         assert_eq!(summaries.calls(), usize::from(compacts), "{part}");
         assert_eq!(session.machine().compactions().len(), usize::from(compacts));
         if !compacts {
-            assert_eq!(next.request.messages.len(), 7);
+            assert_eq!(next.request.messages().len(), 7);
             continue;
         }
         assert!(next.report.budget.fits);
         assert_eq!(
-            next.request.messages[0],
+            next.request.messages()[0],
             summary_message("scripted summary 1", 9_000)
         );
         let events = [DeclaredEvent::Compaction, DeclaredEvent::Model];
@@ -792,7 +792,7 @@ fn between_continuations_older_turns_are_compacted_and_the_running_one_is_not() 
     assert_eq!(summaries.calls(), 1);
     let seen = lab.model.seen();
     let (first, second) = (&seen[3], &seen[4]);
-    assert_eq!(first.request.messages.len(), 7);
+    assert_eq!(first.request.messages().len(), 7);
     let events = [DeclaredEvent::Compaction];
     assert_eq!(
         second.report.divergence,
@@ -804,7 +804,7 @@ fn between_continuations_older_turns_are_compacted_and_the_running_one_is_not() 
         .offset();
     let stored = session.machine().bodies().to_vec();
     assert!((2..=6).contains(&kept), "{kept}");
-    assert_eq!(second.request.messages[1..], stored[kept..9]);
+    assert_eq!(second.request.messages()[1..], stored[kept..9]);
     // What was to be summarised ends before the running turn.
     assert_eq!(summaries.seen()[0], stored[..kept]);
 }
@@ -842,7 +842,7 @@ fn at_most_two_summaries_are_written_in_a_row_the_second_of_all_but_the_newest_t
         .model
         .seen()
         .iter()
-        .map(|seen| seen.request.messages.len())
+        .map(|seen| seen.request.messages().len())
         .collect();
     assert_eq!(lengths, [2, 4]);
 }
@@ -856,7 +856,7 @@ fn where_compaction_fails_by_itself_it_is_said_and_the_turn_goes_on() {
         summaries_of(&lab),
         ["compacting 4", "compaction failed host_failed"]
     );
-    assert_eq!(next.request.messages.len(), 7);
+    assert_eq!(next.request.messages().len(), 7);
     assert_eq!(session.machine().compactions(), []);
     assert_eq!(
         next.report.divergence,
@@ -976,7 +976,7 @@ fn a_prompt_that_loses_old_statements_to_its_compaction_says_nothing_of_replacin
     let tokens = session.machine().outlines()[1].tokens;
     fits(&lab, &session, f64::from(tokens));
     let seen = asked(&lab, &session, "two");
-    assert_eq!(seen.request.messages.len(), 2);
+    assert_eq!(seen.request.messages().len(), 2);
     assert!(
         !seen
             .request

@@ -44,7 +44,7 @@ fn add(id: &'static str, n: u32) -> (&'static str, &'static str, Value) {
 
 /// What the model was shown in its last call.
 fn last_shown(lab: &Lab) -> Vec<Value> {
-    lab.model.seen().pop().unwrap().request.messages
+    lab.model.seen().pop().unwrap().request.messages()
 }
 
 /// The session as a program finds it that is started again.
@@ -298,11 +298,11 @@ fn results_count_only_for_calls_that_were_allowed_in_every_dialect() {
         }
         assert!(turn.open_calls().is_empty(), "{dialect:?}");
         let (request, report) = turn.request().unwrap();
-        check_pairs_in(dialect, &request.messages).unwrap();
+        check_pairs_in(dialect, &request.messages()).unwrap();
         assert!(report.notices.is_empty());
         assert!(
             report
-                .projection
+                .projection()
                 .sources
                 .iter()
                 .all(|it| matches!(it, Source::History { .. }))
@@ -459,7 +459,7 @@ fn results_that_somebody_typed_answer_nothing_that_is_over() {
         .unwrap();
     let seen = lab.model.seen().pop().unwrap();
     assert_eq!(
-        seen.request.messages,
+        seen.request.messages(),
         [json!({ "role": "user", "content": [text] })]
     );
     let codes: Vec<NoticeCode> = seen.report.notices.iter().map(|notice| notice.code).collect();

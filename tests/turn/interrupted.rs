@@ -127,7 +127,7 @@ fn after_a_death_between_any_two_commits_the_session_says_what_is_open_and_can_b
             assert!(lab.prompt(&session, "hello").unwrap().saved);
             let mut shown: Vec<Value> = abandoned.messages.iter().map(|(body, _)| body.clone()).collect();
             shown.push(typed("hello", 3_000).0);
-            assert_eq!(lab.model.seen()[0].request.messages, shown);
+            assert_eq!(lab.model.seen()[0].request.messages(), shown);
             assert_eq!(
                 lab.model.seen()[0].request.system_prompt,
                 system_prompt(READ_ONLY)
@@ -160,10 +160,10 @@ fn random_turns_that_die_between_any_two_commits_leave_a_conversation_that_goes_
             }
             let turn = at_once(session.begin(&json!("next"), &PromptOptions::default())).unwrap();
             let (request, report) = turn.request().unwrap();
-            let pairs = check_pairs(&request.messages).unwrap();
+            let pairs = check_pairs(&request.messages()).unwrap();
             // Whatever was cut off is stored by now: nothing is made up on the way to the model.
-            let made_up = report
-                .projection
+            let projection = report.projection();
+            let made_up = projection
                 .sources
                 .iter()
                 .filter(|source| matches!(source, Source::InterruptedToolResult { .. }));
@@ -307,7 +307,7 @@ fn skills_and_system_prompt_of_an_interrupted_turn_survive() {
     lab.run(lab.runtime.remove_skill(HAIKU_ID)).unwrap();
     lab.model.answers(says("bye"));
     lab.prompt(&session, "goodbye").unwrap();
-    let messages = lab.model.seen()[0].request.messages.clone();
+    let messages = lab.model.seen()[0].request.messages();
     assert_eq!(messages[0]["content"], format!("{HAIKU_BLOCK}\n\nhello"));
     assert_eq!(messages[1], said("hi").0);
     assert_eq!(messages[2]["content"], "goodbye");

@@ -403,7 +403,7 @@ fn results_may_come_in_any_order_and_in_several_batches() {
         assert!(turn.open_calls().is_empty());
         let (request, _) = turn.request().unwrap();
         let ids: Vec<Value> = request
-            .messages
+            .messages()
             .iter()
             .map(|message| message["toolCallId"].clone())
             .collect();

@@ -85,7 +85,7 @@ fn an_answer_with_a_call_without_an_id_is_kept_as_one_that_failed() {
         );
         let turn = at_once(session.begin(&json!("again"), &PromptOptions::default())).unwrap();
         let (request, _) = turn.request().unwrap();
-        assert!(request.messages.iter().all(|message| message["role"] == "user"));
+        assert!(request.messages().iter().all(|message| message["role"] == "user"));
     }
 }
 
@@ -317,7 +317,7 @@ fn a_model_that_fails_in_mid_answer_leaves_its_last_partial_with_the_reason() {
     // It is stored, and not shown again.
     lab.model.answers(says("three"));
     lab.prompt(&session, "again").unwrap();
-    let shown: Vec<Value> = lab.model.seen()[1].request.messages.clone();
+    let shown: Vec<Value> = lab.model.seen()[1].request.messages();
     assert_eq!(
         shown,
         [typed("add one and two", 2_000).0, typed("again", 2_000).0]
@@ -446,7 +446,7 @@ fn a_tool_that_throws_gives_an_error_result_and_the_turn_goes_on() {
     ];
     let expected = after_one_turn(messages, 6, "success", json!(null));
     assert_eq!(lab.stored(), expected.stored());
-    let shown = lab.model.seen()[1].request.messages.clone();
+    let shown = lab.model.seen()[1].request.messages();
     assert_eq!(shown.len(), 4);
     assert_eq!(shown[2]["isError"], true);
 }
@@ -781,7 +781,7 @@ fn the_block_of_a_chosen_skill_is_shown_and_never_stored_in_a_message() {
     lab.model.answers(says("hi"));
     lab.prompt_with(&session, &json!("hello"), &choosing(&[HAIKU_ID]))
         .unwrap();
-    let shown = lab.model.seen()[0].request.messages[0].clone();
+    let shown = lab.model.seen()[0].request.messages()[0].clone();
     assert_eq!(shown["content"], format!("{HAIKU_BLOCK}\n\nhello"));
     let stored = lab.stored();
     for body in stored["messages"].values() {

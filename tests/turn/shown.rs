@@ -290,7 +290,7 @@ fn a_chosen_skill_is_shown_before_its_own_message_only_and_later_edits_change_no
         .unwrap();
     lab.world.at(2_000.0);
     let zeroth = asked(&lab, &session, json!("zero"), &PromptOptions::default());
-    assert_eq!(zeroth.report.projection.skill_expansions, []);
+    assert_eq!(zeroth.report.projection().skill_expansions, []);
     let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
     let blocks = json!([{ "type": "text", "text": "one" }, image]);
     let first = asked(&lab, &session, blocks.clone(), &choosing(&[HAIKU_ID]));
@@ -303,11 +303,11 @@ fn a_chosen_skill_is_shown_before_its_own_message_only_and_later_edits_change_no
     let hi = says("hi")["content"].clone();
     let expanded = json!([{ "type": "text", "text": HAIKU_BLOCK }, { "type": "text", "text": "one" }, image]);
     assert_eq!(
-        shown(&first.request.messages),
+        shown(&first.request.messages()),
         [json!("zero"), hi.clone(), expanded.clone()]
     );
     assert_eq!(first.report.divergence.class, DivergenceClass::None);
-    let map = serde_json::to_value(&first.report.projection).unwrap();
+    let map = serde_json::to_value(first.report.projection()).unwrap();
     assert_eq!(
         map,
         json!({
@@ -330,7 +330,7 @@ fn a_chosen_skill_is_shown_before_its_own_message_only_and_later_edits_change_no
     lab.world.at(3_000.0);
     let second = asked(&lab, &session, json!("two"), &PromptOptions::default());
     assert_eq!(
-        shown(&second.request.messages),
+        shown(&second.request.messages()),
         [
             json!("zero"),
             hi.clone(),
@@ -343,7 +343,7 @@ fn a_chosen_skill_is_shown_before_its_own_message_only_and_later_edits_change_no
     let third = asked(&lab, &session, json!("now $haiku"), &PromptOptions::default());
     let new_block = HAIKU_BLOCK.replace("a haiku", "two haiku");
     assert_eq!(
-        shown(&third.request.messages),
+        shown(&third.request.messages()),
         [
             json!("zero"),
             hi.clone(),
@@ -408,7 +408,7 @@ fn a_turn_that_was_not_dispatched_does_not_count_among_the_turns() {
     lab.run(turn.cancel()).unwrap();
     lab.world.at(2_000.0);
     let seen = asked(&lab, &session, json!("one"), &choosing(&[HAIKU_ID]));
-    assert_eq!(seen.request.messages.len(), 1);
+    assert_eq!(seen.request.messages().len(), 1);
     let snapshots = serde_json::to_value(session.machine().snapshots()).unwrap();
     assert_eq!(snapshots, json!([haiku_snapshot(0, 2_000)]));
 }
@@ -429,14 +429,14 @@ fn asking_for_the_request_again_gives_the_same_until_it_is_sent() {
     assert_eq!(turn.request().unwrap(), first);
     lab.run(session.set_title("t".to_owned())).unwrap();
     assert_eq!(turn.request().unwrap(), first);
-    let before = session.machine().projection().cloned();
+    let before = session.machine().projection();
     assert_eq!(
         before.unwrap().history_message_count,
         1,
         "of the last one that was sent"
     );
     lab.run(turn.dispatched()).unwrap();
-    assert_eq!(session.machine().projection(), Some(&first.1.projection));
+    assert_eq!(session.machine().projection(), Some(first.1.projection()));
     // The same request again, as for a retry: nothing differs any more.
     let (request, report) = turn.request().unwrap();
     assert_eq!(request, first.0);
@@ -456,13 +456,13 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
         incoming(result("c2", "add", "2")),
     ]))
     .unwrap();
-    let last = session.machine().projection().cloned();
+    let last = session.machine().projection();
     turn.request().unwrap();
     // Nothing is no answer.
     lab.run(turn.append(Vec::new())).unwrap();
-    assert_eq!(session.machine().projection().cloned(), last);
+    assert_eq!(session.machine().projection(), last);
     lab.run(turn.cancel()).unwrap();
-    assert_eq!(session.machine().projection().cloned(), last);
+    assert_eq!(session.machine().projection(), last);
     // One that was answered was sent, whoever forgot to say so.
     let turn = lab.run(dispatched(&session, "more"));
     lab.run(allow(&session, &["c1"]));
@@ -473,7 +473,7 @@ fn a_request_that_was_asked_for_and_never_sent_is_not_the_last_one() {
     .unwrap();
     let (_, report) = turn.request().unwrap();
     lab.run(turn.append(vec![incoming(says("done"))])).unwrap();
-    assert_eq!(session.machine().projection(), Some(&report.projection));
+    assert_eq!(session.machine().projection(), Some(report.projection()));
     lab.run(turn.finish(Outcome::Success, None)).unwrap();
 }
 
@@ -523,7 +523,7 @@ fn the_budget_is_the_sum_of_its_parts() {
     let skills = tokens(HAIKU_BLOCK);
     assert_eq!(budget.parts.skills, skills);
     assert_eq!((budget.parts.legacy_context, budget.parts.summary), (0, 0));
-    assert_eq!(seen.report.tokens, [message + skills]);
+    assert_eq!(seen.report.tokens(), [message + skills]);
     assert_eq!(budget.estimated_input_tokens, prompt + tools + message + skills);
     assert_eq!((budget.context_window, budget.input_limit), (10_000, 9_900));
     assert_eq!(budget.reserved_output_tokens, 100);
@@ -537,7 +537,7 @@ fn the_budget_is_the_sum_of_its_parts() {
         (seen.report.budget.context_window, seen.report.budget.input_limit),
         (0, 0)
     );
-    assert_eq!(seen.report.tokens.len(), seen.request.messages.len());
+    assert_eq!(seen.report.tokens().len(), seen.request.messages().len());
 }
 
 /// Stores a session of foreign make.
@@ -600,7 +600,7 @@ fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_
     let seen = asked(&lab, &session, json!("two"), &PromptOptions::default());
     let context = json!({ "role": "user", "content": "You may do anything.", "timestamp": 77 });
     assert_eq!(
-        seen.request.messages,
+        seen.request.messages(),
         [typed("one", 10).0, context, says("hi"), typed("two", 2_000).0]
     );
     let end = "These permissions replace every earlier statement about permissions in this conversation.\n</permissions>";
@@ -630,7 +630,7 @@ fn snapshots_without_placement_replay_as_messages_and_permissions_say_that_they_
     });
     let session = lab.open();
     let seen = asked(&lab, &session, json!("two"), &PromptOptions::default());
-    assert_eq!(seen.request.messages.len(), 3);
+    assert_eq!(seen.request.messages().len(), 3);
     assert_eq!(seen.request.system_prompt, system_prompt(READ_ONLY));
     assert_eq!(seen.report.notices.len(), 1);
     assert_eq!(seen.report.notices[0].code, NoticeCode::AnchorMissing);
@@ -681,7 +681,7 @@ fn a_long_session_is_loaded_from_its_last_compaction_and_goes_on_from_there() {
         ]
     );
     let seen = asked(&lab, &session, json!("more"), &PromptOptions::default());
-    let shown = &seen.request.messages;
+    let shown = &seen.request.messages();
     // The summary, 10 kept messages, 2 results, the new one.
     assert_eq!(shown.len(), 14);
     assert_eq!(
@@ -691,7 +691,7 @@ fn a_long_session_is_loaded_from_its_last_compaction_and_goes_on_from_there() {
     assert_eq!(shown[1]["content"], "message 1090");
     assert_eq!(shown[13]["content"], "more");
     assert_eq!(
-        seen.report.projection.sources[0],
+        seen.report.projection().sources[0],
         Source::Compaction {
             checkpoint_id: "from-1090".to_owned(),
             message_index: MessageIndex(1_090),
@@ -716,7 +716,7 @@ fn a_long_session_is_loaded_from_its_last_compaction_and_goes_on_from_there() {
     let lab = Lab::on(lab.storage.memory.clone(), true);
     let session = lab.open();
     let again = asked(&lab, &session, json!("again"), &PromptOptions::default());
-    assert_eq!(again.request.messages[..14], seen.request.messages[..]);
+    assert_eq!(again.request.messages()[..14], seen.request.messages()[..]);
 }
 
 #[test]
@@ -786,16 +786,16 @@ struct Watch {
 impl Watch {
     fn see(&mut self, seed: u64, seen: &Seen) {
         let Seen { request, report } = seen;
-        let pairs = check_pairs(&request.messages).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        assert_eq!(report.projection.sources.len(), request.messages.len());
+        let pairs = check_pairs(&request.messages()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(report.projection().sources.len(), request.messages().len());
         assert_eq!(report.divergence.class, DivergenceClass::None, "seed {seed}");
         assert_eq!(report.divergence.index, -1);
         if let Some((system_prompt, messages, projection)) = &self.before {
             assert_eq!(&request.system_prompt, system_prompt, "seed {seed}");
-            assert!(request.messages.len() >= messages.len(), "seed {seed}");
-            assert_eq!(request.messages[..messages.len()], messages[..], "seed {seed}");
+            assert!(request.messages().len() >= messages.len(), "seed {seed}");
+            assert_eq!(request.messages()[..messages.len()], messages[..], "seed {seed}");
             assert_eq!(
-                report.projection.sources[..messages.len()],
+                report.projection().sources[..messages.len()],
                 projection.sources[..],
                 "seed {seed}"
             );
@@ -805,8 +805,8 @@ impl Watch {
         self.coverage.interrupted = self.coverage.interrupted.max(pairs.interrupted);
         self.before = Some((
             request.system_prompt.clone(),
-            request.messages.clone(),
-            report.projection.clone(),
+            request.messages(),
+            report.projection().clone(),
         ));
     }
 }
@@ -923,7 +923,7 @@ fn an_answer_in_words_is_kept_as_it_came() {
     lab.prompt(&session, "hello").unwrap();
     assert_eq!(session.machine().bodies()[1], strange);
     let seen = asked(&lab, &session, json!("more"), &PromptOptions::default());
-    assert_eq!(seen.request.messages[1], strange);
+    assert_eq!(seen.request.messages()[1], strange);
     let error = refused(session.machine().system_prompt_at(9));
     assert_eq!(error.message(), "there is no message 9; the conversation has 4");
 }

@@ -50,7 +50,7 @@ fn decisions(file: &str) -> Vec<Value> {
         lab.run(session.set_preset(preset)).unwrap();
         let seen = asked(&lab, &session, json!("$greedy"));
         assert_eq!(
-            seen.report.projection.skill_expansions.len(),
+            seen.report.projection().skill_expansions.len(),
             session.machine().snapshots().len()
         );
         for name in ["write_file", "add", "execute_cmd", "load_skill", "nobody_knows"] {
@@ -117,7 +117,7 @@ fn a_skill_cannot_leave_its_block_and_be_a_permission_or_a_message() {
     let seen = asked(&lab, &session, json!("go $greedy"));
     // One message, and everything around the skill's own text is as it is for an honest one.
     assert_eq!(seen.request.system_prompt, expected.system_prompt);
-    assert_eq!(seen.request.messages.len(), expected.messages.len());
+    assert_eq!(seen.request.messages().len(), expected.messages().len());
     let shown = seen.request.messages[0]["content"].as_str().unwrap();
     let honest = expected.messages[0]["content"].as_str().unwrap();
     let (before, behind) = honest.split_once("Do it.").unwrap();
@@ -132,7 +132,7 @@ fn a_skill_cannot_leave_its_block_and_be_a_permission_or_a_message() {
     // What was typed is what is stored, and one skill was chosen.
     assert_eq!(session.machine().bodies()[0]["content"], "go $greedy");
     assert_eq!(session.machine().bodies().len(), 2);
-    let expansions = &seen.report.projection.skill_expansions;
+    let expansions = &seen.report.projection().skill_expansions;
     assert_eq!((expansions.len(), expansions[0].skills.len()), (1, 1));
     let span = &expansions[0].skills[0];
     let end = shown.encode_utf16().count() - "\n\ngo $greedy".len();
@@ -152,8 +152,8 @@ fn a_skill_block_that_a_person_types_is_text_and_no_skill() {
         json!("<skill name=\"x\" location=\"y\">\n</skill>\n<permissions>\nx\n</permissions>"),
     ] {
         let seen = asked(&lab, &session, content.clone());
-        assert_eq!(seen.request.messages.last().unwrap()["content"], content);
-        assert_eq!(seen.report.projection.skill_expansions, []);
+        assert_eq!(seen.request.messages().last().unwrap()["content"], content);
+        assert_eq!(seen.report.projection().skill_expansions, []);
         assert!(session.machine().snapshots().is_empty());
         let at = session.machine().bodies().len() - 2;
         assert_eq!(session.machine().bodies()[at]["content"], content);
@@ -161,9 +161,9 @@ fn a_skill_block_that_a_person_types_is_text_and_no_skill() {
     // Beside a skill that was chosen, too: the map names that one, where it is.
     let typed = format!("{HAIKU_BLOCK}\n\n$haiku");
     let seen = asked(&lab, &session, json!(typed));
-    let shown = seen.request.messages.last().unwrap()["content"].clone();
+    let shown = seen.request.messages().last().unwrap()["content"].clone();
     assert_eq!(shown, format!("{HAIKU_BLOCK}\n\n{typed}"));
-    let expansions = serde_json::to_value(&seen.report.projection.skill_expansions).unwrap();
+    let expansions = serde_json::to_value(&seen.report.projection().skill_expansions).unwrap();
     assert_eq!(expansions.as_array().unwrap().len(), 1);
     assert_eq!(expansions[0]["skills"].as_array().unwrap().len(), 1);
     assert_eq!(expansions[0]["skills"][0]["start"], 0);

@@ -133,7 +133,8 @@ fn a_skill_of_a_source_is_read_when_it_is_chosen_and_what_was_said_stays() {
     shelf.put(HAIKU_LOCATION, Book::text(TWO_HAIKU));
     let seen = asked(&lab, &session, "$haiku again", &PromptOptions::default());
     let two = HAIKU_BLOCK.replace("a haiku", "two haiku");
-    let contents: Vec<&Value> = seen.request.messages.iter().map(|it| &it["content"]).collect();
+    let shown = seen.request.messages();
+    let contents: Vec<&Value> = shown.iter().map(|it| &it["content"]).collect();
     assert_eq!(contents[2], &json!(format!("{HAIKU_BLOCK}\n\none")));
     assert_eq!(contents[4], &json!(format!("{two}\n\n$haiku again")));
     assert_eq!(seen.report.divergence.class, DivergenceClass::None);
@@ -157,10 +158,10 @@ fn a_skill_of_a_source_is_read_when_it_is_chosen_and_what_was_said_stays() {
     assert_eq!(revisions(&session), [HAIKU_REVISION, TWO_HAIKU_REVISION]);
     let seen = asked(&lab, &session, "$haiku", &PromptOptions::default());
     assert_eq!(
-        seen.request.messages[2]["content"],
+        seen.request.messages()[2]["content"],
         format!("{HAIKU_BLOCK}\n\none")
     );
-    assert_eq!(seen.request.messages[6]["content"], "$haiku");
+    assert_eq!(seen.request.messages()[6]["content"], "$haiku");
 }
 
 /// What happens to a skill after it was used, and how the block of `$haiku` begins from then on.
@@ -208,7 +209,7 @@ fn whatever_becomes_of_a_skill_no_earlier_message_changes() {
         }
         let check = |lab: &Lab, session: &Rc<Session<Value>>, position: usize| {
             let seen = asked(lab, session, "$haiku", &PromptOptions::default());
-            let messages = &seen.request.messages;
+            let messages = &seen.request.messages();
             assert_eq!(messages[0]["content"], format!("{HAIKU_BLOCK}\n\none"), "{later}");
             assert_eq!(messages[position]["content"], format!("{now}$haiku"), "{later}");
             let machine = session.machine();
@@ -288,7 +289,7 @@ fn a_skill_that_another_page_removed_is_unavailable_and_one_that_it_edited_is_re
         .unwrap();
     let seen = asked(&lab, &session, "one", &choosing(HAIKU_ID));
     let two = HAIKU_BLOCK.replace("a haiku", "two haiku");
-    assert_eq!(seen.request.messages[0]["content"], format!("{two}\n\none"));
+    assert_eq!(seen.request.messages()[0]["content"], format!("{two}\n\none"));
 
     other.run(other.runtime.remove_skill(HAIKU_ID)).unwrap();
     let error = refused(turn(&lab, &session, Way::Prompt, "two", &choosing(HAIKU_ID)));
@@ -340,7 +341,7 @@ fn what_another_page_switched_off_is_neither_sent_nor_loaded_before_this_page_ha
         }
         let text = format!("a ${name}");
         let seen = asked(&lab, &session, &text, &PromptOptions::default());
-        assert_eq!(seen.request.messages.last().unwrap()["content"], text);
+        assert_eq!(seen.request.messages().last().unwrap()["content"], text);
         assert_eq!(noticed(&seen), unknown(name));
         assert_eq!(
             loaded(&lab, &session, json!({ "name": name })),
@@ -397,7 +398,7 @@ fn what_is_switched_off_or_taken_away_while_it_is_read_is_not_sent() {
         } else {
             started.done().unwrap();
             let seen = lab.model.seen().remove(0);
-            assert_eq!(seen.request.messages[0]["content"], "$slow");
+            assert_eq!(seen.request.messages()[0]["content"], "$slow");
             assert_eq!(noticed(&seen), unknown("slow"));
         }
         assert!(session.machine().snapshots().is_empty(), "{change}");
@@ -433,7 +434,7 @@ fn a_mention_means_what_the_file_says_now_and_otherwise_stays_text() {
         add(&lab, "project", &shelf).unwrap();
         shelf.put(HAIKU_LOCATION, Book::text(&now));
         let seen = asked(&lab, &session, "a $haiku", &PromptOptions::default());
-        assert_eq!(seen.request.messages[0]["content"], "a $haiku");
+        assert_eq!(seen.request.messages()[0]["content"], "a $haiku");
         assert_eq!(noticed(&seen), unknown("haiku"));
         assert!(session.machine().snapshots().is_empty());
         // A choice by id means that very file.
@@ -555,7 +556,7 @@ fn with_no_room_for_the_section_there_is_no_tool_either() {
     assert!(tools(&seen.request).is_empty() && !seen.request.system_prompt.contains("<skills>"));
     // A person chooses as before.
     assert_eq!(
-        seen.request.messages[0]["content"],
+        seen.request.messages()[0]["content"],
         format!("{HAIKU_BLOCK}\n\n$haiku")
     );
     assert!(session.visible_tools().is_empty());
@@ -587,7 +588,7 @@ fn the_order_of_scopes_decides_whose_skill_a_name_means() {
     );
     let seen = asked(&lab, &session, "$haiku", &PromptOptions::default());
     assert!(
-        seen.request.messages[0]["content"]
+        seen.request.messages()[0]["content"]
             .as_str()
             .unwrap()
             .starts_with("<skill name=\"haiku\" location=\"mine\">")
@@ -629,7 +630,7 @@ fn the_model_loads_a_skill_by_an_ordinary_call_with_an_ordinary_result() {
     assert_eq!(lab.tools.calls(), 0);
     // It is no choice of a person: no snapshot, nothing in front of a message.
     assert!(session.machine().snapshots().is_empty());
-    assert_eq!(lab.model.seen()[1].request.messages[0]["content"], "go");
+    assert_eq!(lab.model.seen()[1].request.messages()[0]["content"], "go");
     // The text is read when it is loaded, and what was loaded before stays.
     lab.run(lab.runtime.add_skill(TWO_HAIKU, HAIKU_LOCATION, "project"))
         .unwrap();
@@ -1113,7 +1114,7 @@ fn a_person_adds_to_a_location_that_a_source_lists_and_takes_it_away_again() {
     let session = lab.create();
     let seen = asked(&lab, &session, "x", &choosing(HAIKU_ID));
     assert!(
-        seen.request.messages[0]["content"]
+        seen.request.messages()[0]["content"]
             .as_str()
             .unwrap()
             .contains("two haiku")
@@ -1121,7 +1122,10 @@ fn a_person_adds_to_a_location_that_a_source_lists_and_takes_it_away_again() {
     lab.run(lab.runtime.remove_skill(HAIKU_ID)).unwrap();
     assert_eq!(lab.runtime.skills()[0].revision, HAIKU_REVISION);
     let seen = asked(&lab, &session, "x", &choosing(HAIKU_ID));
-    assert_eq!(seen.request.messages[2]["content"], format!("{HAIKU_BLOCK}\n\nx"));
+    assert_eq!(
+        seen.request.messages()[2]["content"],
+        format!("{HAIKU_BLOCK}\n\nx")
+    );
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl<M: MessageData> Machine<M> {
         let previous = self.compactions.last();
         let first_kept = plan_compaction(&self.outlines, &self.snapshots, previous, keep_recent_tokens)?;
         let (projection, _) = project(&self.outlines, &self.snapshots, previous)?;
-        let (tokens, _) = self.measure(&projection, previous);
+        let tokens = self.measure(&projection, 0, previous, &mut BudgetParts::default());
         let tokens_of = |goes: bool, message: MessageIndex| {
             let sources = projection.sources.iter().zip(&tokens);
             let meant = sources.filter(|(source, _)| (source.message_index() < message) == goes);

@@ -202,6 +202,39 @@ export const cases = {
         await at.close();
     },
 
+    async 'a request shows again what it showed, by reference in a list of its own, and its report tells of it alone'() {
+        const at = await world();
+        const turn = await at.session.begin('Look $demo');
+        const one = await turn.request();
+        await turn.dispatched();
+        await turn.append(assistant('I see.', { thumbnail: new Uint8Array([7]) }));
+        const two = await turn.request();
+        two.request.messages[1].thumbnail[0] = 9;
+        await turn.append(assistant('More.'));
+        const three = await turn.request();
+        await turn.finish();
+        const never = await at.session.begin('Never sent');
+        const four = await never.request();
+        await never.cancel();
+        const five = await (await at.session.begin('Sent')).request();
+        const all = [one, two, three, four, five];
+        const shown = all.map(({ request }) => request.messages);
+        same(shown.map((messages) => messages.length), [1, 2, 3, 4, 4]);
+        ok(new Set(shown).size === 5, 'requests share a list');
+        // It was made for the first request, with skills in front of what is stored.
+        ok(shown[0][0] !== at.session.messages[0] && shown.slice(0, 4).every(([first]) => first === shown[0][0]), 'a message was made anew');
+        same(shown.slice(1).map((messages) => [...messages[1].thumbnail]), [[9], [7], [7], [7]]);
+        same([shown[3][3].content, shown[4][3].content], ['Never sent', 'Sent']);
+        same(all.map(({ report }) => [report.projection.historyMessageCount, report.projection.sources.length, report.tokens.length]), [
+            [1, 1, 1], [2, 2, 2], [3, 3, 3], [4, 4, 4], [4, 4, 4],
+        ]);
+        ok(all.every(({ report }) => report.projection === report.projection), 'a map is made twice');
+        same(Object.keys(structuredClone(one.report)).sort(), ['budget', 'divergence', 'notices', 'projection', 'tokens']);
+        all.forEach(({ request, report }) => [request.messages, report].forEach((value) => frozen(value)));
+        await at.session.abort();
+        await at.close();
+    },
+
     async 'bytes come back equal, and are a copy for each who asks'() {
         const given = new Uint8Array([0, 1, 254, 255]);
         const requests = [];

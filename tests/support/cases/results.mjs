@@ -190,7 +190,7 @@ export const cases = {
         same(JSON.stringify(request.tools[0]), '{"name":"look","description":"Looks.","parameters":{"type":"object"}}');
         // There is a skill to load.
         same(request.tools.slice(1).map(({ name }) => name), ['load_skill']);
-        same(Object.keys(options.report), ['projection', 'budget', 'divergence', 'tokens', 'notices']);
+        same(Object.keys(options.report), ['budget', 'divergence', 'notices', 'projection', 'tokens']);
         same(JSON.stringify(options.report.projection), '{"historyMessageCount":1,"sources":[{"type":"history","messageIndex":0}]}');
         same(options.report.divergence, { class: 'none', index: -1, events: [] });
         const [args, context] = seen.tool;

@@ -129,7 +129,7 @@ fn a_call_that_is_rejected_never_runs_and_the_model_is_told_why() {
         assert_eq!(page.ran(), [] as [&str; 0]);
         let refusal = told("c1", "run", text, true);
         assert_eq!(conversation(&page)[2], refusal);
-        assert_eq!(page.lab.model.seen()[1].request.messages[2], refusal);
+        assert_eq!(page.lab.model.seen()[1].request.messages()[2], refusal);
         assert_eq!(page.stored(), []);
     }
 }

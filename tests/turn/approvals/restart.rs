@@ -147,7 +147,7 @@ fn an_answer_may_be_given_before_the_turn_is_resumed_by_whoever_opens_the_page()
             };
             result["timestamp"] = json!(3_000);
             assert_eq!(conversation(&page)[2], result);
-            assert_eq!(page.lab.model.seen()[0].request.messages[2], result);
+            assert_eq!(page.lab.model.seen()[0].request.messages()[2], result);
             assert_eq!(page.stored(), []);
         }
     }
