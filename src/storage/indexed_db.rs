@@ -99,10 +99,7 @@ impl Storage<JsValue> for IndexedDb {
     }
 
     fn session(&self, id: &str) -> Rc<dyn SessionStorage<JsValue>> {
-        Rc::new(Session {
-            connection: Rc::clone(&self.0),
-            id: id.to_owned(),
-        })
+        Rc::new(Session::new(&self.0, id))
     }
 
     fn shared(&self) -> Rc<dyn SharedStorage> {

@@ -50,6 +50,7 @@ macro_rules! answers {
             a_conflict_changes_nothing
             of_two_commits_on_one_counter_exactly_one_is_applied
             a_setting_neither_conflicts_with_a_turn_nor_raises_its_counter
+            what_another_connection_wrote_meanwhile_decides
             the_last_write_of_a_setting_wins_and_the_others_stay
             creating_a_session_twice_is_a_conflict
             a_commit_to_a_session_that_is_not_there_is_not_found
@@ -317,6 +318,26 @@ pub async fn a_setting_neither_conflicts_with_a_turn_nor_raises_its_counter<P: P
     let stored = a.load().await.unwrap().unwrap();
     assert_eq!(stored.record.settings["title"], json!("from another tab"));
     assert_eq!(stored.record.settings["read"], json!(true));
+}
+
+pub async fn what_another_connection_wrote_meanwhile_decides<P: Place>() {
+    let place = P::empty().await;
+    let (a, b) = (session(&place, "s").await, session(&place, "s").await);
+    commit(&a, dispatch("s", "op-0")).await;
+    commit(&b, append("s", "b-0", 1, 3, 4)).await;
+    let before = place.dump().await;
+    assert_eq!(
+        commit(&a, append("s", "a-0", 1, 3, 5)).await,
+        CommitStatus::Conflict(at(2, 1))
+    );
+    assert_eq!(place.dump().await, before);
+
+    commit(&a, set("s", "a-1", "title", json!("a"))).await;
+    let change = set("s", "b-1", "title", json!("b"));
+    assert_eq!(commit(&b, change.clone()).await, CommitStatus::Applied(at(2, 3)));
+    let before = place.dump().await;
+    assert_eq!(commit(&a, change).await, CommitStatus::AlreadyApplied(at(2, 3)));
+    assert_eq!(place.dump().await, before);
 }
 
 pub async fn the_last_write_of_a_setting_wins_and_the_others_stay<P: Place>() {

@@ -36,7 +36,7 @@ pub struct Task<'a> {
 
 /// What comes after the results of requests.
 pub enum Next {
-    /// Nothing: what was read was read, and nothing is changed.
+    /// Nothing: what was read was read, and what was changed is taken back.
     Done,
     /// The changes that were asked for are kept.
     Commit,
@@ -164,7 +164,9 @@ impl Connection {
             let results = work.results(&asked).await?;
             match (task.then)(&work, results)? {
                 Next::Done => {
-                    work.leave();
+                    if !task.writes {
+                        work.leave();
+                    }
                     return Ok(());
                 }
                 Next::Commit => return work.commit().await,

@@ -25,8 +25,8 @@ pub fn write(record: &impl Serialize) -> Result<JsValue> {
     parsed(&json(record))
 }
 
-/// Apart, because it is the same for every type of record. A text that the browser cannot read fails the commit.
-fn parsed(text: &str) -> Result<JsValue> {
+/// A record that is text. A text that the browser cannot read fails the commit.
+pub fn parsed(text: &str) -> Result<JsValue> {
     JSON::parse(text).map_err(|exception| failure::of_js(&exception))
 }
 

@@ -1,6 +1,9 @@
 //! One session in IndexedDB.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use js_sys::Array;
 use serde::Serialize;
@@ -14,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    js::plain::refrozen,
+    js::{json::json, plain::refrozen},
     list::Listed,
     storage::{
         Commit, CommitStatus, Counters, LocalFuture, Opened, SessionStorage, StoredApproval, StoredSession,
@@ -26,9 +29,14 @@ use crate::{
 };
 
 pub struct Session {
-    pub connection: Rc<Connection>,
-    pub id: String,
+    connection: Rc<Connection>,
+    id: String,
+    /// The record as it was last written here. It may be another by now.
+    known: RefCell<Option<StoredRecord>>,
 }
+
+/// A session's record as a commit writes it, as text, and the slot of the ring that takes its operation id.
+type Written = (String, u64);
 
 /// Records that a commit brings whatever its session holds, made before the transaction begins.
 struct Prepared {
@@ -76,6 +84,14 @@ const LOADED: [&str; 5] = [
 ];
 
 impl Session {
+    pub fn new(connection: &Rc<Connection>, id: &str) -> Self {
+        Self {
+            connection: Rc::clone(connection),
+            id: id.to_owned(),
+            known: RefCell::new(None),
+        }
+    }
+
     fn ask_record(&self, work: &Work) -> Result<Asked> {
         work.ask(work.store(keys::SESSIONS)?.get(&JsValue::from_str(&self.id)))
     }
@@ -142,28 +158,40 @@ impl Session {
         Ok(asked)
     }
 
-    /// Decides on a commit and asks for what it changes.
+    /// What a commit comes to where nobody else wrote the session since it was last written here.
+    fn guess(&self, commit: &Commit<JsValue>) -> Option<Written> {
+        let known = self.known.take().filter(|_| commit.approvals.is_empty())?;
+        match decide(&self.id, commit, Some(&known), false, &[]) {
+            Ok(Decision::Apply { next, slot }) => Some((json(&next), slot)),
+            _ => None,
+        }
+    }
+
+    /// Decides on a commit by what was found.
+    fn decide(&self, commit: &Commit<JsValue>, found: &[JsValue], versions: &[u64]) -> Result<Decision> {
+        let stored = self.stored(found.first())?;
+        let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
+        let is_orphaned = found
+            .get(2 + versions.len())
+            .is_some_and(|key| !key.is_undefined());
+        let decision = decide(&self.id, commit, stored.as_ref(), remembered, versions)?;
+        match decision {
+            Decision::Apply { .. } if is_orphaned => Err(self.orphaned()),
+            decision => Ok(decision),
+        }
+    }
+
+    /// Asks for what a commit changes; `versions` are those of its approvals.
     fn apply(
         &self,
         work: &Work,
         commit: &Commit<JsValue>,
         prepared: &Prepared,
-        found: &[JsValue],
-    ) -> Result<CommitStatus> {
-        let stored = self.stored(found.first())?;
-        let remembered = found.get(1).is_some_and(|key| !key.is_undefined());
-        let asked = commit.approvals.len();
-        let is_orphaned = found.get(2 + asked).is_some_and(|key| !key.is_undefined());
-        let versions = found.iter().skip(2).take(asked).map(records::version).listed();
-        let (next, slot) = match decide(&self.id, commit, stored.as_ref(), remembered, &versions)? {
-            Decision::Answer(status) => return Ok(status),
-            Decision::Apply { next, slot } => (next, slot),
-        };
-        if is_orphaned {
-            return Err(self.orphaned());
-        }
-        put(work, keys::SESSIONS, &records::write(&next)?)?;
-        let operation = records::operation(&self.id, slot, &commit.operation_id)?;
+        (record, slot): &Written,
+        versions: &[u64],
+    ) -> Result<()> {
+        put(work, keys::SESSIONS, &records::parsed(record)?)?;
+        let operation = records::operation(&self.id, *slot, &commit.operation_id)?;
         put(work, keys::COMMITS, &operation)?;
         for (change, version) in commit.approvals.iter().zip(versions) {
             match &change.body {
@@ -184,7 +212,7 @@ impl Session {
         for (store, record) in &prepared.added {
             work.sent(work.store(store)?.add(record))?;
         }
-        Ok(CommitStatus::Applied(next.record.counters))
+        Ok(())
     }
 
     fn ask_messages(&self, work: &Work, from: u32, to: u32) -> Result<Vec<Asked>> {
@@ -285,24 +313,49 @@ impl SessionStorage<JsValue> for Session {
         })
     }
 
+    /// What is most likely to be written is asked for together with what decides, and kept where the decision is just that.
     fn commit(&self, commit: Rc<Commit<JsValue>>) -> LocalFuture<'_, Result<CommitStatus>> {
         Box::pin(async move {
             let prepared = Prepared::new(&self.id, &commit)?;
+            let guess = RefCell::new(self.guess(&commit));
             let answer = Cell::new(None);
             let task = Task {
                 stores: keys::OF_SESSIONS,
                 writes: true,
-                ask: &|work| self.ask_before(work, &commit),
+                ask: &|work| {
+                    // What is read is asked for first, and so answered before what is written: it is taken back in time.
+                    let asked = self.ask_before(work, &commit)?;
+                    if let Some(guess) = &*guess.borrow() {
+                        self.apply(work, &commit, &prepared, guess, &[])?;
+                    }
+                    Ok(asked)
+                },
                 then: &|work, found| {
-                    let status = self.apply(work, &commit, &prepared, &found)?;
-                    answer.set(Some(status));
-                    Ok(match status {
-                        CommitStatus::Applied(_) => Next::Commit,
-                        _ => Next::Done,
-                    })
+                    let versions = found.iter().skip(2).take(commit.approvals.len());
+                    let versions = versions.map(records::version).listed();
+                    let (next, slot) = match self.decide(&commit, &found, &versions)? {
+                        Decision::Answer(status) => {
+                            answer.set(Some(status));
+                            return Ok(Next::Done);
+                        }
+                        Decision::Apply { next, slot } => (next, slot),
+                    };
+                    let written = (json(&next), slot);
+                    match guess.take() {
+                        Some(guess) if guess != written => return Ok(Next::Done),
+                        Some(_) => {}
+                        None => self.apply(work, &commit, &prepared, &written, &versions)?,
+                    }
+                    answer.set(Some(CommitStatus::Applied(next.record.counters)));
+                    self.known.replace(Some(*next));
+                    Ok(Next::Commit)
                 },
             };
             self.connection.run(&task).await?;
+            if answer.get().is_none() {
+                // The guess was wrong, and was taken back. There is none any more.
+                self.connection.run(&task).await?;
+            }
             answer.take().ok_or_else(closed)
         })
     }
