@@ -155,8 +155,8 @@ pub struct Session<M> {
     answers: RefCell<Signal>,
     /// Fires when the session is let go of: nobody waits any longer for what a host may never answer.
     pub(super) gone: Signal,
-    /// Fires when no turn runs here any more, for those who see the mark of it.
-    pub(super) marked: RefCell<Option<Signal>>,
+    /// The mark of a turn that runs here: what fires when none does any more, and what fires when others see it.
+    pub(super) marked: RefCell<Option<(Signal, Signal)>>,
     listeners: Listeners<SessionEvent<M>>,
 }
 
@@ -679,6 +679,8 @@ impl<M: MessageData + 'static> Session<M> {
     pub(super) fn request(&self, turn: u64) -> Result<(ModelRequest<M>, RequestReport)> {
         self.count_texts()?;
         self.check_turn(turn)?;
+        // It takes a moment, which passes while the request is made.
+        self.mark();
         let again = self.machine().is_asked();
         let request = self.machine_mut().request();
         let told = match &request {
@@ -699,7 +701,6 @@ impl<M: MessageData + 'static> Session<M> {
         self.check_turn(turn)?;
         let before = self.machine().message_count();
         self.machine_mut().dispatched(&stamp)?;
-        let marked = self.mark();
         let new = self.messages_from(before);
         if !new.is_empty() {
             let user_turn = UserTurn(turn_count(self.machine().outlines()).saturating_sub(1));
@@ -707,7 +708,7 @@ impl<M: MessageData + 'static> Session<M> {
             self.announce(new);
         }
         // Who sees it stored sees that it runs.
-        marked.await;
+        self.mark().fired().await;
         self.save_later().await;
         Ok(())
     }
@@ -812,7 +813,7 @@ impl<M: MessageData + 'static> Session<M> {
     }
 
     pub(super) async fn resumed(&self) -> Result<u64> {
-        self.mark().await;
+        self.mark().fired().await;
         let resumed = self.go_on().await;
         if resumed.is_err() {
             self.unmark();

@@ -1,7 +1,7 @@
 //! Other tabs and workers on the same storage: who runs a turn, and what they say. All of it may be missing, late or wrong:
 //! the counters of storage decide.
 
-use std::{future::ready, rc::Rc};
+use std::rc::Rc;
 
 use super::{Runtime, RuntimeEvent, Session, SessionEvent, Signal, session::gone};
 use crate::{
@@ -76,25 +76,29 @@ impl<M: MessageData + 'static> Runtime<M> {
 }
 
 impl<M: MessageData + 'static> Session<M> {
-    /// A turn of this session runs here from now on. It is marked when the future is done, or cannot be.
-    pub(super) fn mark(&self) -> LocalFuture<'static, ()> {
-        let tabs = self.runtime.parts.tabs.as_ref();
-        let mut marked = self.marked.borrow_mut();
-        match tabs.filter(|_| marked.is_none()) {
-            Some(tabs) => {
-                let until = Signal::default();
-                *marked = Some(until.clone());
-                drop(marked);
-                let id = self.machine().id().to_owned();
-                tabs.mark(&id, until)
-            }
-            None => Box::pin(ready(())),
+    /// A turn of this session runs here from now on. Fires when that is marked, or cannot be.
+    pub(super) fn mark(&self) -> Signal {
+        let (until, done) = (Signal::default(), Signal::default());
+        let Some(tabs) = &self.runtime.parts.tabs else {
+            done.fire();
+            return done;
+        };
+        if let Some((_, done)) = &*self.marked.borrow() {
+            return done.clone();
         }
+        self.marked.replace(Some((until.clone(), done.clone())));
+        let id = self.machine().id().to_owned();
+        let (marked, over) = (tabs.mark(&id, until), done.clone());
+        self.runtime.parts.world.spawn(Box::pin(async move {
+            marked.await;
+            over.fire();
+        }));
+        done
     }
 
     pub(super) fn unmark(&self) {
         let marked = self.marked.take();
-        if let Some(until) = marked {
+        if let Some((until, _)) = marked {
             until.fire();
         }
     }
@@ -168,7 +172,7 @@ impl<M: MessageData + 'static> Session<M> {
 
 impl<M> Drop for Session<M> {
     fn drop(&mut self) {
-        if let Some(until) = self.marked.take() {
+        if let Some((until, _)) = self.marked.take() {
             until.fire();
         }
     }

@@ -209,16 +209,19 @@ fn a_turn_that_is_resumed_runs_in_its_page_alone() {
 fn a_mark_ends_with_the_turn_however_it_ends() {
     let (browser, one, _two) = two_pages();
     let session = &one.session;
-    // A prompt marks from its dispatch on: a preflight that fails keeps nothing.
     assert!(one.prompt("hello"));
     assert_eq!(browser.marks(), [] as [&str; 0]);
     one.lab.model.then(Step::fail("overloaded"));
     assert!(one.lab.prompt(session, "hello").unwrap().saved);
     assert_eq!(browser.marks(), [] as [&str; 0]);
     let turn = at_once(session.begin(&json!("hello"), &PromptOptions::default())).unwrap();
-    turn.request().unwrap();
     assert_eq!(browser.marks(), [] as [&str; 0]);
-    one.lab.run(turn.dispatched()).unwrap();
+    // It is marked while its request is made, so that it is by the time it is stored.
+    turn.request().unwrap();
+    assert_eq!(browser.marks(), [ID]);
+    one.lab.run(turn.cancel()).unwrap();
+    assert_eq!(browser.marks(), [] as [&str; 0]);
+    let turn = one.lab.run(dispatched(session, "hello"));
     assert_eq!(browser.marks(), [ID]);
     turn.request().unwrap();
     one.lab.run(turn.dispatched()).unwrap();
