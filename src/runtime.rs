@@ -413,7 +413,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             }
             // Nothing is missing of a session that was deleted meanwhile, and perhaps made again.
             let now = storage.counters().await;
-            if !stored.damage.is_empty() || now.is_err() || now == Ok(Some(stored.record.counters)) {
+            if !stored.damage.is_empty() || now.is_err() || now == Ok(Some(stored.record.standing())) {
                 let bodies = salvage(storage, &mut stored).await?;
                 break (stored, asked, 0, bodies);
             }

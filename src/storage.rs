@@ -46,6 +46,15 @@ pub struct Counters {
     pub settings: u64,
 }
 
+/// Which session has an id, and where it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Its [`SessionRecord::origin`]: another session may have the id by now, with the same counters.
+    pub origin: String,
+    /// Version counters.
+    pub counters: Counters,
+}
+
 /// The record of a session: who and where it is, its counters, and its settings, one field each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,6 +83,15 @@ impl FromJson for Counters {
             settings: counters.read("settings"),
         };
         counters.finish(read)
+    }
+}
+
+impl FromJson for Standing {
+    fn from_json(value: &Value, path: &str) -> Result<Self> {
+        let counters = Counters::from_json(value, path)?;
+        let mut standing = Reader::new(value, path);
+        let origin = standing.read("origin");
+        standing.finish(Self { origin, counters })
     }
 }
 
@@ -125,6 +143,14 @@ impl SessionRecord {
             .get(ORIGIN)
             .and_then(Value::as_str)
             .unwrap_or_default()
+    }
+
+    /// Which session it is of, and where that stands.
+    pub fn standing(&self) -> Standing {
+        Standing {
+            origin: self.origin().to_owned(),
+            counters: self.counters,
+        }
     }
 }
 
@@ -303,8 +329,8 @@ pub type Opened<M> = (StoredSession, Vec<StoredApproval<M>>);
 
 /// One session's storage.
 pub trait SessionStorage<M> {
-    /// The session's counters, or none where there is no such session.
-    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>>;
+    /// The session's origin and counters, or none where there is no such session.
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Standing>>>;
     /// Everything but the message bodies, or none where there is no such session.
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>>;
     /// The same, and the approvals as they were then or before.

@@ -13,6 +13,12 @@ export interface Counters {
     settings: number;
 }
 
+/** Which session has an id, and where it stands. */
+export interface Standing extends Counters {
+    /** The operation that created it. Counters alone do not tell it from one that had its id before. */
+    origin: string;
+}
+
 /** The lists of records that a session has. */
 export type RecordStore =
     | 'messages'
@@ -74,7 +80,7 @@ export interface StoredSession {
  */
 export interface SessionStorage {
     /** Undefined where there is no such session. */
-    counters(): Promise<Counters | undefined>;
+    counters(): Promise<Standing | undefined>;
     /** Undefined where there is no such session. All parts are of one moment. */
     load(): Promise<StoredSession | undefined>;
     /** The messages at `from` up to, but not including, `to`, in order: those that are there. */

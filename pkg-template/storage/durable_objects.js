@@ -99,7 +99,10 @@ function sessionIn(storage) {
     };
 
     return {
-        counters: () => record()?.counters,
+        counters() {
+            const stored = record();
+            return stored && { ...stored.counters, origin: stored.origin };
+        },
         load() {
             const stored = record();
             if (stored === undefined) return undefined;

@@ -32,7 +32,7 @@ function session(sessions, id) {
     return {
         async counters() {
             const stored = sessions.get(id);
-            return stored && { ...stored.counters };
+            return stored && { ...stored.counters, origin: stored.origin };
         },
         async load() {
             const stored = sessions.get(id);

@@ -412,8 +412,11 @@ function session({ at, statement, transaction }, sessionId) {
     const id = toBytes(sessionId);
     return {
         async counters() {
-            const [row] = await statement(`SELECT conversation, settings FROM ${at}.sessions WHERE id = $1`, [id]);
-            return row && countersOf(row);
+            const [row] = await statement(
+                `SELECT conversation, settings, encode(origin, 'base64') AS origin FROM ${at}.sessions WHERE id = $1`,
+                [id],
+            );
+            return row && { ...countersOf(row), origin: toText(row.origin) };
         },
         async load() {
             const rows = await statement(

@@ -108,7 +108,7 @@ const orNothing = (read) => (answer) => (answer === undefined || answer === null
 
 /** How the answer to each question is read. */
 const READ = {
-    counters: orNothing(counters),
+    counters: orNothing((answer) => ({ ...counters(answer), ...flat(answer, 'origin') })),
     session: orNothing(session),
     approvals: orNothing(approvals),
     messages: (answer) => list(answer, decoded),

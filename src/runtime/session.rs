@@ -364,7 +364,7 @@ impl<M: MessageData + 'static> Session<M> {
     /// Looks whether somebody else changed what the gate decides by, and takes it.
     ///
     /// # Errors
-    /// `not_found` where the session was deleted; `storage_failed` where the storage was put back to an earlier state; those of
+    /// `not_found` where the session was deleted, also where another has its id by now; `storage_failed` where the storage was put back to an earlier state; those of
     /// the storage.
     pub(super) async fn catch_up(&self) -> Result<()> {
         let saved = self.machine().saved_settings();
@@ -375,14 +375,19 @@ impl<M: MessageData + 'static> Session<M> {
                 None => Err(gone()),
             };
         };
+        if stored.origin != self.machine().origin() {
+            return Err(gone());
+        }
         // What was saved before we looked can only be missing where it was taken back.
-        if stored.settings < saved {
+        if stored.counters.settings < saved {
             return Err(put_back());
         }
-        if !self.machine().is_behind(stored) {
+        if !self.machine().is_behind(stored.counters) {
             return Ok(());
         }
-        let stored = self.storage.load().await?.ok_or_else(gone)?;
+        let loaded = self.storage.load().await?;
+        let is_own = |stored: &StoredSession| stored.record.origin() == self.machine().origin();
+        let stored = loaded.filter(is_own).ok_or_else(gone)?;
         if self.machine_mut().catch_up(&stored.record)? {
             self.listeners.emit(&SessionEvent::SettingsChanged);
         }

@@ -127,7 +127,7 @@ impl<M: MessageData + 'static> Session<M> {
         // Not while something is being saved: what is read is then older than what is known here.
         let one_at_a_time = self.turn_to_save().await;
         let stored = self.storage().counters().await?.ok_or_else(gone)?;
-        let takes = self.machine().takes(stored);
+        let takes = self.machine().takes(&stored);
         match takes {
             Takes::Everything => {
                 let known = |stored: &StoredSession| self.machine().known_of(stored);

@@ -2,7 +2,7 @@
 //! there: that is in storage.
 
 use super::Machine;
-use crate::{message::MessageData, storage::Counters};
+use crate::{message::MessageData, storage::Standing};
 
 /// Where something was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +46,13 @@ pub enum Takes {
 }
 
 impl<M: MessageData> Machine<M> {
-    /// What to take of a session that is stored with these counters.
-    pub fn takes(&self, stored: Counters) -> Takes {
-        if self.saved_conversation() != stored.conversation && self.rests() {
+    /// What to take of a session that stands like this; another that has the id by now is shown as it is.
+    pub fn takes(&self, stored: &Standing) -> Takes {
+        let is_another = stored.origin != self.origin();
+        let is_behind = self.saved_conversation() != stored.counters.conversation;
+        if (is_another || is_behind) && self.rests() {
             Takes::Everything
-        } else if self.is_behind(stored) {
+        } else if is_another || self.is_behind(stored.counters) {
             Takes::Settings
         } else {
             Takes::Nothing

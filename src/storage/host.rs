@@ -19,8 +19,8 @@ use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 
 use super::{
-    Commit, CommitStatus, Counters, Damage, DirectoryStorage, ListFilter, LocalFuture, ORIGIN, Opened,
-    SessionRecord, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage, StorageInfo,
+    Commit, CommitStatus, Damage, DirectoryStorage, ListFilter, LocalFuture, ORIGIN, Opened, SessionRecord,
+    SessionStorage, SharedChange, SharedStorage, SharedWrite, Standing, Storage, StorageInfo,
     StorageListener, StoredApproval, StoredSession,
     apply::{after, begin, check_session},
     damaged,
@@ -665,11 +665,11 @@ fn items(list: &JsValue) -> Vec<JsValue> {
 }
 
 impl SessionStorage<JsValue> for Session {
-    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Standing>>> {
         Box::pin(async move {
             let answer = self.ask("counters", "counters", Vec::new()).await?;
             if answer.is_undefined() {
-                return Ok(self.load().await?.map(|stored| stored.record.counters));
+                return Ok(self.load().await?.map(|stored| stored.record.standing()));
             }
             self.adapter.read("counters", &answer).map(Some)
         })

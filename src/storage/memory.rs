@@ -11,9 +11,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ApprovalChange, Commit, CommitStatus, Counters, DirectoryStorage, ListFilter, LocalFuture, OutlinePack,
-    Positioned, SessionRecord, SessionStorage, SharedChange, SharedStorage, SharedWrite, Storage,
-    StorageInfo, StoredApproval, StoredSession,
+    ApprovalChange, Commit, CommitStatus, DirectoryStorage, ListFilter, LocalFuture, OutlinePack, Positioned,
+    SessionRecord, SessionStorage, SharedChange, SharedStorage, SharedWrite, Standing, Storage, StorageInfo,
+    StoredApproval, StoredSession,
     apply::{Decision, StoredRecord, decide},
     closed, damaged, keys, known_store, raises_version, taken,
 };
@@ -364,8 +364,8 @@ fn items<T: Clone>(stored: &[(u32, T)]) -> Vec<T> {
 }
 
 impl<M: Clone + 'static> SessionStorage<M> for MemorySession<M> {
-    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
-        Box::pin(async move { self.read(|session| session.stored.record.counters) })
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Standing>>> {
+        Box::pin(async move { self.read(|session| session.stored.record.standing()) })
     }
 
     fn load(&self) -> LocalFuture<'_, Result<Option<StoredSession>>> {

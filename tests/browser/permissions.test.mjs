@@ -52,6 +52,35 @@ test('two pages that open at the same time seed once, and see each other\'s rule
     await Promise.all([one.close(), two.close()]);
 });
 
+test('calls of a turn ask where another page deleted the session and made one with its id and counters', async () => {
+    const [one, two] = await twoPages('made-again');
+    await one.run(() => runtime.permissions.addRule({ tool_pattern: 'look', action: 'allow' }));
+    const decide = async () => {
+        const { outcome, reason } = await turn.gate({ toolCallId: 'c', toolName: 'look', arguments: {} });
+        return [outcome, reason];
+    };
+    const begin = async () => {
+        const session = await runtime.createSession({ id: 's', permissionPreset: 'danger-full-access' });
+        window.turn = await session.begin('Hello');
+        await turn.request();
+        await turn.dispatched();
+        await turn.append(kit.calling(['c', 'look', {}]));
+        const [[, { counters }]] = (await kit.dump('made-again')).chat_sessions;
+        return counters;
+    };
+    const counters = await one.run(begin);
+    assert.deepEqual(await one.run(decide), ['allow', 'rule']);
+    await two.run(() => runtime.deleteSession('s'));
+    assert.deepEqual(await two.run(begin), counters);
+    assert.deepEqual(await one.run(decide), ['require', 'policy_unverified']);
+    assert.deepEqual(await two.run(decide), ['allow', 'rule']);
+    // Nor is anything of it saved there.
+    const { saved, saveError } = await one.run(() => turn.finish());
+    assert.deepEqual([saved, saveError.code], [false, 'conflict']);
+    for (const page of [one, two]) assert.deepEqual(await page.unhandled(), []);
+    await Promise.all([one.close(), two.close()]);
+});
+
 test('two pages that add rules at the same time lose none, and give no id twice', async () => {
     const [one, two] = await twoPages('two-writers');
     const add = async () => {

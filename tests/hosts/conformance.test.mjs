@@ -159,7 +159,7 @@ const FAULTS = [
     ['sorts positions as text', loads((stored) => ({ ...stored, snapshots: stored.snapshots.sort((one, other) => (text(one) < text(other) ? -1 : 1)) })),
         'records are given by their position as a number, in whatever order they came'],
     ['answers conflict before already-applied', commits(async (commit, session) => {
-        const counters = await session.counters();
+        const { counters } = (await session.load()) ?? {};
         const late = counters && commit.expected !== undefined && commit.expected !== counters.conversation;
         return late ? { status: 'conflict', counters } : session.commit(commit);
     }), 'a commit that is sent again is answered by its id, whatever is in it'],
@@ -206,6 +206,16 @@ const FAULTS = [
     }), 'a session that is made anew under an old id is another one'],
     ['ignores the origin', commits(async (commit, session) => session.commit({ ...commit, origin: (await session.load())?.origin ?? commit.origin })),
         'a session that is made anew under an old id is another one'],
+    ['says the origin that an id had first', sessions((session, { state, id }) => ({
+        async commit(commit) {
+            if (commit.create) state[id] ??= commit.operationId;
+            return session.commit(commit);
+        },
+        async counters() {
+            const now = await session.counters();
+            return now && { ...now, origin: state[id] };
+        },
+    })), 'a session that is made anew under an old id is another one'],
     ['takes ids without their case', sessions((_, { session, id }) => session(id.toLowerCase())), 'sessions whose ids look alike do not see each other'],
     ['cuts long ids', sessions((_, { session, id }) => session(id.slice(0, 127))), 'sessions whose ids look alike do not see each other'],
     ['gives no versions', loads((stored) => ({ ...stored, approvals: stored.approvals.map((approval) => ({ ...approval, version: 1 })) })),
@@ -223,7 +233,8 @@ const FAULTS = [
         'a page of messages is what is there of it, in order'],
     ['reads the counters a moment later', loads(async (stored, session) => {
         await sleep(1);
-        return { ...stored, counters: (await session.counters()) ?? stored.counters };
+        const { conversation, settings } = (await session.counters()) ?? stored.counters;
+        return { ...stored, counters: { conversation, settings } };
     }), 'what is loaded is of one moment, while others commit'],
     ['reads JSON and writes it anew', values((value) => {
         try {

@@ -19,7 +19,7 @@ import type {
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
     SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, Summarize, Summary, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
     UserMessage, UserTurn,
-    CommitResult, Counters, DirectoryEntry, DirectoryStorage, Encoded, EncodedCommit, RecordStore, SessionStorage, SharedStorage, SharedStore, StorageAdapter, StoredSession,
+    CommitResult, Counters, DirectoryEntry, DirectoryStorage, Encoded, EncodedCommit, RecordStore, SessionStorage, SharedStorage, SharedStore, Standing, StorageAdapter, StoredSession,
 } from 'runcontext';
 
 const model: ModelClient = {
@@ -75,13 +75,15 @@ const wrapped: StorageAdapter = {
     session(id: string): SessionStorage {
         const parts = inner.session(id);
         return {
-            counters: async (): Promise<Counters | undefined> => parts.counters(),
+            counters: async (): Promise<Standing | undefined> => parts.counters(),
             load: async (): Promise<StoredSession | undefined> => parts.load(),
             readMessages: async ({ from, to }): Promise<Encoded[]> => parts.readMessages({ from, to }),
             async commit(commit: EncodedCommit): Promise<CommitResult> {
                 const stores: RecordStore[] = commit.records.map(({ store }) => store);
                 void stores;
-                return parts.commit(commit);
+                const result = await parts.commit(commit);
+                void (result.counters satisfies Counters);
+                return result;
             },
             delete: () => parts.delete(),
         };

@@ -331,7 +331,7 @@ test('a server that is stopped at once and started again in mid-session loses no
     await rejects(storage.shared.policyVersion(), 'storage_lost');
     await rejects(migratePostgres({ pool, schema: 'stopped' }), 'storage_lost');
     await server.start();
-    assert.deepEqual(await session.counters(), { conversation: 2, settings: 0 });
+    assert.deepEqual(await session.counters(), { conversation: 2, settings: 0, origin: 's 0' });
     assert.equal((await next()).status, 'applied');
     assert.deepEqual(await messages(), ['message 0', 'message 1', 'message 2']);
     allBack(pool);

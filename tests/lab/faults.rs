@@ -11,7 +11,7 @@ use runcontext::{
     runtime::Signal,
     storage::{
         Commit, CommitStatus, Counters, DirectoryStorage, LocalFuture, SessionRecord, SessionStorage,
-        SharedStorage, Storage, StorageInfo, StoredApproval, StoredSession, memory::MemoryStorage,
+        SharedStorage, Standing, Storage, StorageInfo, StoredApproval, StoredSession, memory::MemoryStorage,
     },
 };
 use serde_json::Value;
@@ -153,7 +153,7 @@ impl SessionStorage<Value> for FaultySession {
         self.inner.approvals()
     }
 
-    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Standing>>> {
         if self.state.refuse_looks.get() {
             return Box::pin(async { Err(failure()) });
         }

@@ -6,7 +6,7 @@ use runcontext::{
     Error, ErrorCode,
     storage::{
         Commit, CommitStatus, Counters, ListFilter, REMEMBERED_OPERATIONS, SessionRecord, SessionStorage,
-        SharedWrite, Storage, StoredApproval, keys, memory::Dump,
+        SharedWrite, Standing, Storage, StoredApproval, keys, memory::Dump,
     },
 };
 use serde_json::{Value, json};
@@ -113,6 +113,13 @@ fn at(conversation: u64, settings: u64) -> Counters {
     }
 }
 
+fn stands(origin: &str, counters: Counters) -> Standing {
+    Standing {
+        origin: origin.to_owned(),
+        counters,
+    }
+}
+
 pub async fn the_first_commit_creates_the_session_with_everything_in_it<P: Place>() {
     let place = P::empty().await;
     let s = session(&place, "s").await;
@@ -135,7 +142,7 @@ pub async fn the_first_commit_creates_the_session_with_everything_in_it<P: Place
     assert_eq!(stored.snapshots, [snapshot(0)]);
     assert_eq!(stored.checkpoints, [checkpoint(1)]);
     assert_eq!(stored.compactions, [make::compaction(0)]);
-    assert_eq!(s.counters().await, Ok(Some(at(1, 1))));
+    assert_eq!(s.counters().await, Ok(Some(stands("op-0", at(1, 1)))));
     let bodies = s.read_messages(0, 3).await.unwrap();
     assert_eq!(
         bodies.iter().map(seen).collect::<Vec<_>>(),
@@ -656,10 +663,14 @@ pub async fn a_deleted_session_can_be_made_again<P: Place>() {
     s.delete().await.unwrap();
     let error = refused(&s, append("s", "op-1", 1, 3, 4)).await;
     assert_eq!(error.code(), ErrorCode::NotFound);
-    assert_eq!(
-        commit(&s, dispatch("s", "op-0")).await,
-        CommitStatus::Applied(at(1, 1))
-    );
+    let mut again = dispatch("s", "op-9");
+    if let Some(first) = &mut again.create {
+        first.settings.insert("origin".to_owned(), json!("op-9"));
+    }
+    assert_eq!(commit(&s, again).await, CommitStatus::Applied(at(1, 1)));
+    assert_eq!(s.counters().await, Ok(Some(stands("op-9", at(1, 1)))));
+    let of_the_old_one = append("s", "op-1", 1, 3, 4);
+    assert_eq!(commit(&s, of_the_old_one).await, CommitStatus::Conflict(at(1, 1)));
 }
 
 /// Session, request, version, and what was asked.

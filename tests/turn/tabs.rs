@@ -14,7 +14,7 @@ use runcontext::{
     run_context::RunContext,
     runtime::{Answer, ApprovalOutcome, PromptOptions, RuntimeEvent, Session, Signal, Turn},
     session::{Hint, Machine, NewSession, Outcome, Pending, Stamp, Surroundings, Takes, ToolCall},
-    storage::{Counters, memory::MemoryStorage},
+    storage::{Counters, Standing, memory::MemoryStorage},
 };
 use serde_json::{Value, json};
 
@@ -523,6 +523,16 @@ fn a_session_that_is_deleted_in_one_page_is_let_go_of_in_the_other() {
 }
 
 #[test]
+fn a_session_that_was_deleted_and_made_again_is_shown_as_it_is_by_now_though_its_counters_are_the_same() {
+    let (_browser, one, two) = two_pages();
+    one.lab.run(one.lab.runtime.delete_session(ID)).unwrap();
+    let again = one.lab.create();
+    two.settles();
+    assert_eq!(two.session.machine().origin(), again.machine().origin());
+    assert!(two.prompt("hello"));
+}
+
+#[test]
 fn what_is_no_hint_and_what_cannot_be_read_changes_nothing() {
     let (browser, one, two) = two_pages();
     assert!(one.prompt("hello"));
@@ -584,20 +594,31 @@ fn what_a_session_takes_depends_on_what_it_does() {
     };
     let new = NewSession::default();
     let mut machine = Machine::<Value>::create(&new, ID.to_owned(), surroundings, &stamp(1)).unwrap();
-    let stored = |conversation, settings| Counters {
+    let counters = |conversation, settings| Counters {
         conversation,
         settings,
     };
-    machine.saved(stored(1, 0));
-    assert_eq!(machine.takes(stored(1, 0)), Takes::Nothing);
-    assert_eq!(machine.takes(stored(1, 1)), Takes::Settings);
-    assert_eq!(machine.takes(stored(2, 0)), Takes::Everything);
-    assert_eq!(machine.takes(stored(2, 1)), Takes::Everything);
+    let origin = machine.origin().to_owned();
+    let stored = |conversation, settings| Standing {
+        origin: origin.clone(),
+        counters: counters(conversation, settings),
+    };
+    let another = Standing {
+        origin: "o9".to_owned(),
+        ..stored(1, 0)
+    };
+    machine.saved(counters(1, 0));
+    assert_eq!(machine.takes(&stored(1, 0)), Takes::Nothing);
+    assert_eq!(machine.takes(&stored(1, 1)), Takes::Settings);
+    assert_eq!(machine.takes(&stored(2, 0)), Takes::Everything);
+    assert_eq!(machine.takes(&stored(2, 1)), Takes::Everything);
+    assert_eq!(machine.takes(&another), Takes::Everything);
     // A setting waits to be saved: the conversation has to wait too.
     machine.set_title("t".to_owned(), &stamp(2));
-    assert_eq!(machine.takes(stored(1, 0)), Takes::Nothing);
-    assert_eq!(machine.takes(stored(2, 0)), Takes::Nothing);
-    assert_eq!(machine.takes(stored(2, 1)), Takes::Settings);
-    machine.saved(stored(1, 1));
-    assert_eq!(machine.takes(stored(2, 1)), Takes::Everything);
+    assert_eq!(machine.takes(&stored(1, 0)), Takes::Nothing);
+    assert_eq!(machine.takes(&stored(2, 0)), Takes::Nothing);
+    assert_eq!(machine.takes(&stored(2, 1)), Takes::Settings);
+    assert_eq!(machine.takes(&another), Takes::Settings);
+    machine.saved(counters(1, 1));
+    assert_eq!(machine.takes(&stored(2, 1)), Takes::Everything);
 }

@@ -20,7 +20,7 @@ use crate::{
     js::{json::json, plain::refrozen},
     list::Listed,
     storage::{
-        Commit, CommitStatus, Counters, LocalFuture, Opened, SessionStorage, StoredApproval, StoredSession,
+        Commit, CommitStatus, LocalFuture, Opened, SessionStorage, Standing, StoredApproval, StoredSession,
         apply::{Decision, StoredRecord, decide},
         closed, damaged,
         kept::Kept,
@@ -247,12 +247,12 @@ fn put(work: &Work, store: &str, record: &JsValue) -> Result<()> {
 }
 
 impl SessionStorage<JsValue> for Session {
-    fn counters(&self) -> LocalFuture<'_, Result<Option<Counters>>> {
+    fn counters(&self) -> LocalFuture<'_, Result<Option<Standing>>> {
         Box::pin(async move {
             let ask = |work: &Work| Ok(vec![self.ask_record(work)?]);
             let found = self.connection.read(&[keys::SESSIONS], &ask).await?;
             if let Some(stored) = self.stored(found.first())? {
-                return Ok(Some(stored.record.counters));
+                return Ok(Some(stored.record.standing()));
             }
             let ask = |work: &Work| Ok(vec![self.ask_left(work)?]);
             let left = self.connection.read(&[keys::MESSAGES], &ask).await?;

@@ -539,6 +539,26 @@ export const cases = {
         }
     },
 
+    async 'calls of a session ask where it was deleted, also where another has its id and its counters'() {
+        const storage = rc.memoryStorage();
+        const [runtime, other] = [await open(storage), await open(storage)];
+        await runtime.permissions.addRule({ tool_pattern: 'look', action: 'allow' });
+        const session = await runtime.createSession({ id: 's', permissionPreset: 'danger-full-access' });
+        const decided = async () => {
+            const { outcome, reason } = await session.explain({ toolCallId: 'c', toolName: 'look', arguments: {} });
+            return [outcome, reason];
+        };
+        const { origin, ...counters } = await storage.session('s').counters();
+        same(await decided(), ['allow', 'rule']);
+        await other.deleteSession('s');
+        same(await decided(), ['require', 'policy_unverified']);
+        await other.createSession({ id: 's', permissionPreset: 'danger-full-access' });
+        const { origin: by, ...now } = await storage.session('s').counters();
+        same([by === origin, now], [false, counters]);
+        same(await decided(), ['require', 'policy_unverified']);
+        await Promise.all([runtime.close(), other.close()]);
+    },
+
     async 'an approval that lost its entry is listed again by whoever opens its session'() {
         const inner = rc.memoryStorage();
         const { requestId } = await asking(await open(inner), 's');

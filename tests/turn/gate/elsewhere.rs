@@ -280,6 +280,27 @@ fn every_call_asks_where_another_page_deleted_the_session_or_damaged_it() {
 }
 
 #[test]
+fn every_call_of_a_turn_asks_where_another_page_deleted_the_session_and_made_one_with_its_id_and_counters() {
+    let full = json!({ "permissionPreset": "danger-full-access" });
+    let [(here, mine), (there, theirs)] = pages(full.clone());
+    let call = writes("x");
+    let turn = turn_with(&here, &mine, &call);
+    let counters = || here.stored()["chat_sessions"]["\"s1\""]["counters"].clone();
+    let before = counters();
+    theirs.dispose().unwrap();
+    there.run(there.runtime.delete_session(ID)).unwrap();
+    let again = session(&there, full);
+    turn_with(&there, &again, &call);
+    assert_eq!(counters(), before);
+    let decision = here.run(turn.gate(&call)).unwrap().decision;
+    assert_eq!(
+        (decision.outcome, decision.reason),
+        (Action::Require, Reason::PolicyUnverified)
+    );
+    assert_eq!(outcome(&there, &again, &call), Action::Allow);
+}
+
+#[test]
 fn in_a_headless_session_what_cannot_be_verified_is_denied() {
     let [(here, mine), _] = pages(json!({ "permissionPreset": "danger-full-access", "headless": true }));
     assert_eq!(outcome(&here, &mine, &writes("x")), Action::Allow);
