@@ -12,6 +12,7 @@ use crate::{
     list::{joined, split_at_text},
     message::MessageView,
     session::{Texts, look},
+    untyped::field_error,
 };
 
 /// No body is longer: 1 MiB.
@@ -273,7 +274,7 @@ pub fn take(body: &mut Vec<u8>, part: &[u8]) -> Result<(), Answer> {
 /// # Errors
 /// `invalid_argument`.
 pub fn read_body<M: MessageView>(body: Vec<u8>, texts: &Texts<M>) -> Result<Value> {
-    let wrong = |problem: &str| Error::invalid(format!("the body {problem}"));
+    let wrong = |problem: &str| field_error("body", problem);
     let text = String::from_utf8(body).map_err(|_| wrong("is not UTF-8; send it as UTF-8"))?;
     let read = (texts.read)(&text, false).filter(|(value, _)| value.is_json());
     let (value, members) = read.ok_or_else(|| {
@@ -283,7 +284,7 @@ pub fn read_body<M: MessageView>(body: Vec<u8>, texts: &Texts<M>) -> Result<Valu
     match look(&text, &|number| Some(number.to_owned())) {
         Ok(looked) if looked.members == members => Ok((texts.value)(&value)),
         Ok(_) => Err(wrong("names a member of an object twice; name it once")),
-        Err(number) => Err(wrong(&format!("holds the number `{number}`; write 0"))),
+        Err(_) => Err(wrong("holds the number `-0`; write 0")),
     }
 }
 

@@ -255,7 +255,7 @@ fn a_body_says_one_thing_to_whoever_reads_it() {
         read("{\"__proto__\":{\"a\":1},\"constructor\":2}"),
         Ok(json!({ "__proto__": { "a": 1 }, "constructor": 2 }))
     );
-    let twice = "the body names a member of an object twice; name it once";
+    let twice = "`body` names a member of an object twice; name it once";
     for text in [
         "{\"a\":1,\"a\":1}",
         "[{\"b\":[{\"a\":1,\"a\":2}]}]",
@@ -265,7 +265,7 @@ fn a_body_says_one_thing_to_whoever_reads_it() {
         assert_eq!(read(text), Err(twice.to_owned()), "{text}");
     }
     let no_json =
-        "the body is no JSON text, holds half of a surrogate pair, or is nested deeper than 128 levels";
+        "`body` is no JSON text, holds half of a surrogate pair, or is nested deeper than 128 levels";
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);
     for text in [
         "",
@@ -284,10 +284,10 @@ fn a_body_says_one_thing_to_whoever_reads_it() {
     }
     assert_eq!(
         read("{\"priority\":-0}"),
-        Err("the body holds the number `-0`; write 0".to_owned())
+        Err("`body` holds the number `-0`; write 0".to_owned())
     );
     let not_utf_8 = read_body(b"\"\xff\"".to_vec(), &TEXTS).unwrap_err();
-    assert_eq!(not_utf_8.message(), "the body is not UTF-8; send it as UTF-8");
+    assert_eq!(not_utf_8.message(), "`body` is not UTF-8; send it as UTF-8");
 }
 
 #[test]

@@ -75,7 +75,7 @@ async fn answer(
     // From here on it is done, whoever goes away.
     let body = body
         .await
-        .unwrap_or_else(|| Err(gone("the request was aborted")))?;
+        .unwrap_or_else(|| Err(gone("the request was aborted; nothing was changed")))?;
     Ok(asked.answer(runtime.perform(&asked, body, &TEXTS).await?))
 }
 
@@ -121,7 +121,7 @@ async fn body_of(request: &Foreign) -> Result<Vec<u8>, Answer> {
     let next = reader.needs("next")?;
     loop {
         let part = reader.call(&next, &[]).await;
-        let part = part.map_err(|error| gone(&format!("the body broke off: {}", error_text(&error))))?;
+        let part = part.map_err(|_| gone("the body broke off; nothing was changed"))?;
         if part.is_undefined() {
             return Ok(body);
         }
@@ -134,5 +134,5 @@ async fn body_of(request: &Foreign) -> Result<Vec<u8>, Answer> {
 }
 
 fn gone(what: &str) -> Answer {
-    Error::new(ErrorCode::Aborted, format!("{what}; nothing was changed")).into()
+    Error::new(ErrorCode::Aborted, what).into()
 }

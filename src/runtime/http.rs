@@ -68,7 +68,7 @@ impl<M: MessageData + 'static> Runtime<M> {
         session.catch_up().await?;
         match &session.machine().header().run_context {
             StoredRunContext::Damaged(_) => {
-                let text = format!("the run context of the session `{id}` cannot be read; set another");
+                let text = "the run context of the session cannot be read; set another";
                 Err(Error::new(ErrorCode::StorageFailed, text).with("id", id))
             }
             readable => Ok(readable.to_json()),
@@ -108,7 +108,7 @@ fn decision(body: &Value) -> Result<(Answer, Option<FurtherBypass>)> {
     let action = given.get("action").unwrap_or(&Value::Null);
     let approves = given.taken(one_of(action, "decision.action", &actions));
     if let Some(scope) = given.optional("bypass_scope") {
-        let scopes = ["all", "category", "mcp_server"].map(|scope| (scope, ()));
+        let scopes = ["all", "category", "mcp_server"].map(|scope| (scope, true));
         given.taken(one_of(scope, "decision.bypass_scope", &scopes));
     }
     if seconds.is_some_and(|seconds| seconds < 0.0) {

@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, fmt, rc::Rc};
 
-use super::{Listeners, RuntimeEvent, Signal, Tabs};
+use super::{Listeners, RuntimeEvent, Tabs, signal::OneAtATime};
 use crate::{
     Error, ErrorCode, Result,
     paths::Fold,
@@ -28,7 +28,8 @@ pub struct PermissionStore {
     listeners: Rc<Listeners<RuntimeEvent>>,
     tabs: Option<Rc<dyn Tabs>>,
     read: RefCell<Option<Read>>,
-    changing: RefCell<Option<Signal>>,
+    /// Those of one page would otherwise only get in each other's way.
+    changing: OneAtATime,
 }
 
 /// What was read, and what was made of it.
@@ -36,18 +37,6 @@ struct Read {
     version: u64,
     rows: Rows,
     policy: Option<Rc<Policy>>,
-}
-
-/// One change at a time: those of one page would otherwise only get in each other's way.
-struct Changing<'a>(&'a PermissionStore);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        let over = self.0.changing.take();
-        if let Some(over) = over {
-            over.fire();
-        }
-    }
 }
 
 impl fmt::Debug for PermissionStore {
@@ -71,7 +60,7 @@ impl PermissionStore {
             listeners,
             tabs,
             read: RefCell::default(),
-            changing: RefCell::default(),
+            changing: OneAtATime::default(),
         }
     }
 
@@ -189,18 +178,6 @@ impl PermissionStore {
         self.read.take();
     }
 
-    async fn turn_to_change(&self) -> Changing<'_> {
-        loop {
-            let other = self.changing.borrow().clone();
-            match other {
-                Some(over) => over.fired().await,
-                None => break,
-            }
-        }
-        *self.changing.borrow_mut() = Some(Signal::default());
-        Changing(self)
-    }
-
     /// Changes groups or rules, and answers the id of a rule that was added.
     ///
     /// What is decided is written; where somebody else wrote first, it is decided once more on what is there then.
@@ -219,7 +196,7 @@ impl PermissionStore {
 
     /// The same; answers what became of the first row that was changed.
     pub(super) async fn write(&self, change: &PermissionChange) -> Result<Option<RowChange>> {
-        let one_at_a_time = self.turn_to_change().await;
+        let one_at_a_time = self.changing.turn().await;
         let mut lost = false;
         for _ in 0..PATIENCE {
             let mut users = Vec::new();

@@ -9,6 +9,11 @@ use std::{
     task::{Poll, Waker},
 };
 
+#[cfg(target_family = "wasm")]
+use wasm_bindgen::JsValue;
+#[cfg(target_family = "wasm")]
+use wasm_bindgen_futures::JsFuture;
+
 /// What runs when a signal fires.
 type Hook = Box<dyn FnOnce()>;
 
@@ -93,6 +98,20 @@ impl Signal {
         .await;
     }
 
+    /// The same where another request may be what fires it. On workerd that one's context ends with it, and takes with it whatever
+    /// went on there: so this waits for a promise of its own, behind which workerd goes on where it was made.
+    async fn fired_elsewhere(&self) {
+        #[cfg(target_family = "wasm")]
+        {
+            let promise = js_sys::Promise::new(&mut |resolve, _| {
+                self.on_fire(move || drop(resolve.call0(&JsValue::UNDEFINED)));
+            });
+            drop(JsFuture::from(promise).await);
+        }
+        #[cfg(not(target_family = "wasm"))]
+        self.fired().await;
+    }
+
     /// The future's output, or nothing where the signal fires first. An output that is there when the signal fires
     /// is taken; once it has fired, what the future would still bring is not waited for.
     pub fn unless_fired<T>(&self, future: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
@@ -125,7 +144,7 @@ impl OneAtATime {
         loop {
             let other = self.0.borrow().clone();
             match other {
-                Some(over) => over.fired().await,
+                Some(over) => over.fired_elsewhere().await,
                 None => break,
             }
         }
