@@ -14,7 +14,10 @@ const may = (env, request, method) => {
     return token === `Bearer ${env.TOKEN}` || (token === `Bearer ${env.READER}` && method === 'GET');
 };
 
-function open(env) {
+/** The worker's own, for all of its requests. */
+let opened;
+
+async function open(env) {
     const files = virtualHost({ tree: { work: {} }, cwd: '/work' });
     return Runtime.open({
         storage: durableObjects({ sessions: env.SessionObject, shared: env.SharedObject, directory: env.DirectoryObject }),
@@ -37,7 +40,11 @@ export default {
         const { pathname } = new URL(request.url);
         const [, session] = /^\/(?:chat|api\/sessions)\/([\w-]+)(?:\/|$)/.exec(pathname) ?? [];
         if (session !== undefined) return live(env, session).fetch(request);
-        const runtime = await open(env);
+        opened ??= open(env).catch((error) => {
+            opened = undefined;
+            throw error;
+        });
+        const runtime = await opened;
         const [, answered] = /^\/api\/inbox\/approvals\/([\w-]+)\/resolve$/.exec(pathname) ?? [];
         if (answered !== undefined && may(env, request, request.method)) {
             // Who does not want to be asked again does not want it there.

@@ -21,35 +21,39 @@ const runtime = await Runtime.open({ storage: 'memory', authorize: async (reques
 await runtime.createSession({ id: 's', cwd: '/w' });
 `;
 /** A worker with one runtime for all of its requests. */
-const PLAIN = `${HEAD}
+const one = (storage) => `${HEAD}
+import { durableObjects } from 'runcontext/storage/durable-objects';
 let opened;
-const open = async () => {
-    const runtime = await Runtime.open({ storage: 'memory', authorize: (request) => request.headers.get('authorization') === 'Bearer all' });
-    await runtime.createSession({ id: 's', cwd: '/w' });
+const open = async (env) => {
+    const runtime = await Runtime.open({ storage: ${storage}, authorize: (request) => request.headers.get('authorization') === 'Bearer all' });
+    // On the objects it may be there since an earlier start.
+    await runtime.createSession({ id: 's', cwd: '/w' }).catch(({ code }) => code === 'conflict' || Promise.reject(code));
     return runtime;
 };
-export default { fetch: async (request) => (await (opened ??= open())).fetch(request) };
+export default { fetch: async (request, env) => (await (opened ??= open(env))).fetch(request) };
 `;
+const IN_MEMORY = one("'memory'");
+const ON_OBJECTS = one("durableObjects({ sessions: env.SessionObject, shared: env.SharedObject, directory: env.DirectoryObject, space: 'other' })");
 
-let project, node, example, plain, workerd, two, worker;
+let project, node, example, workerd, worker;
 before(async () => {
     project = await installed();
     node = await served(project, 'node', RUNTIME);
     const source = await readFile(new URL('../../examples/worker/worker.js', import.meta.url), 'utf8');
-    example = await workers({ worker: source }, { classes: CLASSES, texts: { TOKEN: 'all', READER: 'look' } });
-    plain = await workers({ plain: PLAIN });
-    [workerd, two] = await Promise.all([example.start(), plain.start()]);
+    const all = { worker: source, memory: IN_MEMORY, objects: ON_OBJECTS };
+    example = await workers(all, { classes: CLASSES, texts: { TOKEN: 'all', READER: 'look' } });
+    workerd = await example.start();
     worker = workerd.url('worker');
 });
 after(async () => {
-    await Promise.all([node?.stop(), workerd?.kill(), two?.kill()]);
-    await Promise.all([project?.remove(), example?.remove(), plain?.remove()]);
+    await Promise.all([node?.stop(), workerd?.kill()]);
+    await Promise.all([project?.remove(), example?.remove()]);
 });
 
 /** Every server, with a session on it. */
 async function everywhere(look) {
     await finished(worker, 's');
-    for (const url of [node.url, worker, two.url('plain')]) await look(client(url), url);
+    for (const url of [node.url, worker, workerd.url('memory'), workerd.url('objects')]) await look(client(url), url);
 }
 
 /** The package in this process. */
@@ -303,7 +307,8 @@ test('a run context that is tightened decides the very next call of a live turn,
     const { requestId } = await next(events, 'approval-requested');
     const [{ session_id, tool_name, status }] = (await ask('GET', '/api/inbox')).body;
     assert.deepEqual([session_id, tool_name, status], ['live', 'clock', 'pending']);
-    assert.equal((await ask('POST', at, null)).body, null);
+    // Under another spelling the worker does not know where the session is live: it is set where it is stored, and read there.
+    assert.equal((await ask('POST', '/api/sessions/li%76e/run_context', null)).body, null);
     assert.equal((await ask('POST', `/api/inbox/approvals/${requestId}/resolve`, { action: 'approve' })).body.outcome, 'approved');
     // The same call as before is asked about now.
     const second = await next(events, 'approval-requested');
@@ -358,6 +363,8 @@ test('an approval is listed, resolved with a bypass, and gone, and nobody is ask
     const ask = client(worker);
     const events = turn(worker, 'asked', [call('clock', {}), call('clock', {})].join('\n'));
     const { requestId } = await next(events, 'approval-requested');
+    // Nobody guesses it.
+    assert.match(requestId, /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     const [pending, ...others] = (await ask('GET', '/api/inbox')).body;
     assert.deepEqual(others, []);
     assert.deepEqual({ ...pending, tool_call_id: '', created_at: '', message: '' }, {
@@ -409,6 +416,26 @@ test('fifty requests at once are answered, each of them, and none is lost', asyn
         const rules = (await ask('GET', '/api/approval/rules')).body.filter(({ group_id }) => group_id === 'many');
         assert.deepEqual(rules.map(({ tool_pattern }) => tool_pattern).sort(), added, url);
         assert.equal((await ask('DELETE', '/api/permission-groups/many')).status, 204);
+    });
+});
+
+test('a client that goes away in the middle holds up nobody who comes after', async () => {
+    await everywhere(async (ask, url) => {
+        for (let round = 0; round < 8; round++) {
+            const gone = new AbortController();
+            const many = Array.from({ length: 12 }, (_, at) => {
+                const [path, body] = at % 2 ? ['/api/approval/rules', { tool_pattern: 'gone', action: 'deny' }] : ['/api/sessions/s/run_context', { system_prompt: [String(at)] }];
+                const headers = { authorization: 'Bearer all', 'content-type': 'application/json' };
+                return fetch(url + path, { method: 'POST', body: JSON.stringify(body), headers, signal: gone.signal }).catch(() => {});
+            });
+            setTimeout(() => gone.abort(), 4 * round);
+            await Promise.all(many);
+            assert.equal((await ask('POST', '/api/sessions/s/run_context', { system_prompt: ['after'] })).status, 200, url);
+            const { status, body } = await ask('POST', '/api/approval/rules', { tool_pattern: 'after', action: 'deny' });
+            assert.equal(status, 201, url);
+            assert.equal((await ask('DELETE', `/api/approval/rules/${body.id}`)).status, 204);
+        }
+        for (const { id, tool_pattern } of (await ask('GET', '/api/approval/rules')).body) if (tool_pattern === 'gone') await ask('DELETE', `/api/approval/rules/${id}`);
     });
 });
 

@@ -83,6 +83,7 @@ async function start(config, names) {
     }
     if (!names.every((name) => name in ports)) throw new Error(`workerd ended with ${await exited}: ${said}`);
     return {
+        pid: child.pid,
         /** Where a worker is, without a slash at the end. */
         url: (/** @type {string} */ name) => `http://127.0.0.1:${ports[name]}`,
         /**
