@@ -21,6 +21,8 @@ export const client = (url, token = 'all') => async (method, at, body, headers =
     const response = await fetch(url + at, {
         method, body: body === undefined || isRaw ? body : JSON.stringify(body), duplex: 'half',
         headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', ...headers },
+        // None hangs.
+        signal: AbortSignal.timeout(60_000),
     });
     return seen(response.status, Object.fromEntries(response.headers), await response.text(), method);
 };
