@@ -5,7 +5,10 @@
 
 use std::{cell::RefCell, fmt, rc::Rc};
 
-use super::{Listeners, RuntimeEvent, Tabs, signal::OneAtATime};
+use super::{
+    Listeners, RuntimeEvent, Tabs,
+    signal::{OneAtATime, Turn},
+};
 use crate::{
     Error, ErrorCode, Result,
     paths::Fold,
@@ -28,7 +31,6 @@ pub struct PermissionStore {
     listeners: Rc<Listeners<RuntimeEvent>>,
     tabs: Option<Rc<dyn Tabs>>,
     read: RefCell<Option<Read>>,
-    /// Those of one page would otherwise only get in each other's way.
     changing: OneAtATime,
 }
 
@@ -178,6 +180,11 @@ impl PermissionStore {
         self.read.take();
     }
 
+    /// One change at a time: those of one page would otherwise only get in each other's way.
+    pub(super) async fn turn_to_change(&self) -> Turn<'_> {
+        self.changing.turn().await
+    }
+
     /// Changes groups or rules, and answers the id of a rule that was added.
     ///
     /// What is decided is written; where somebody else wrote first, it is decided once more on what is there then.
@@ -196,7 +203,7 @@ impl PermissionStore {
 
     /// The same; answers what became of the first row that was changed.
     pub(super) async fn write(&self, change: &PermissionChange) -> Result<Option<RowChange>> {
-        let one_at_a_time = self.changing.turn().await;
+        let one_at_a_time = self.turn_to_change().await;
         let mut lost = false;
         for _ in 0..PATIENCE {
             let mut users = Vec::new();
