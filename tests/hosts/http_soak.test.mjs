@@ -46,7 +46,7 @@ test(`${CLIENTS} clients for ${SECONDS} seconds: no error, nothing lost, and the
         const goesOn = () => Date.now() - begun < SECONDS * 1000;
         const megabytes = [];
         const watch = setInterval(async () => megabytes.push(await memory(workerd.pid)), 1000);
-        const results = await Promise.all(names.map(async (id) => {
+        const work = names.map(async (id) => {
             const rules = [];
             let set;
             for (let round = 0; goesOn(); round++) {
@@ -57,8 +57,8 @@ test(`${CLIENTS} clients for ${SECONDS} seconds: no error, nothing lost, and the
                 if (round % 20 === 10) await done('DELETE', `/api/approval/rules/${rules.pop()}`);
             }
             return { id, set, rules };
-        }));
-        clearInterval(watch);
+        });
+        const results = await Promise.race([Promise.all(work), workerd.ends]).finally(() => clearInterval(watch));
         const stored = await done('GET', '/api/approval/rules');
         for (const { id, set, rules } of results) {
             assert.deepEqual(stored.filter(({ group_id }) => group_id === id).map((rule) => rule.id), rules.sort((a, b) => a - b), id);

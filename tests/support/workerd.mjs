@@ -72,7 +72,7 @@ async function start(config, names) {
     let said = '';
     for (const output of [child.stdout, child.stderr]) output.on('data', (text) => (said += text));
     const exited = new Promise((resolve, reject) => {
-        child.once('exit', resolve);
+        child.once('exit', (code, signal) => resolve(`${code ?? signal}`));
         child.once('error', reject);
     });
     const ports = {};
@@ -82,8 +82,12 @@ async function start(config, names) {
         if (names.every((name) => name in ports)) break;
     }
     if (!names.every((name) => name in ports)) throw new Error(`workerd ended with ${await exited}: ${said}`);
+    const ends = exited.then((how) => Promise.reject(new Error(`workerd ended with ${how}: ${said}`)));
+    ends.catch(() => {});
     return {
         pid: child.pid,
+        /** Rejects when it ends, with what it said. */
+        ends,
         /** Where a worker is, without a slash at the end. */
         url: (/** @type {string} */ name) => `http://127.0.0.1:${ports[name]}`,
         /**
