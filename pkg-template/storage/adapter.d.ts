@@ -15,8 +15,11 @@ export interface Counters {
 
 /** Which session has an id, and where it stands. */
 export interface Standing extends Counters {
-    /** The operation that created it. Counters alone do not tell it from one that had its id before. */
-    origin: string;
+    /**
+     * The operation that created it. Counters alone do not tell it from one that had its id before: where this is not said, all
+     * of the session is loaded to know it.
+     */
+    origin?: string;
 }
 
 /** The lists of records that a session has. */

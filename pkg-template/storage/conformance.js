@@ -123,7 +123,7 @@ const CASES = {
             },
             'load()',
         );
-        same(await session.counters(), { conversation: 1, settings: 1, origin: 'first' }, 'counters()');
+        standing(await session.counters(), { conversation: 1, settings: 1 }, 'first', 'counters()');
         same(await session.readMessages({ from: 0, to: 2 }), [bytes('"m0"'), bytes('"m1"')], 'readMessages()');
     },
 
@@ -260,7 +260,7 @@ const CASES = {
         for (const [at, [parts, conversation, settings]] of steps.entries()) {
             const result = await session.commit(change(`step ${at}`, parts));
             same(result, { status: 'applied', counters: { conversation, settings } }, `commit ${at}`);
-            same(await session.counters(), { conversation, settings, origin: 'made s' }, `counters() after commit ${at}`);
+            standing(await session.counters(), { conversation, settings }, 'made s', `counters() after commit ${at}`);
         }
     },
 
@@ -453,7 +453,7 @@ const CASES = {
             'commit()',
         );
         await applied(session, change('filled', { origin: 'made anew' }));
-        same(await session.counters(), { conversation: 0, settings: 0, origin: 'made anew' }, 'counters()');
+        standing(await session.counters(), { conversation: 0, settings: 0 }, 'made anew', 'counters()');
         const stored = await there(session);
         same([stored.origin, stored.header, stored.settings], ['made anew', bytes('"anew"'), {}], 'origin, header and settings');
         const lists = [stored.outlines, stored.snapshots, stored.checkpoints, stored.compactions, stored.approvals];
@@ -1036,7 +1036,7 @@ const AFTER_REOPENING = {
         same(await other.commit(change('filled', {})), { status: 'already-applied', counters }, 'commit() again');
         await conflict(other, change('late', { expected: 0 }), counters);
         await applied(other, change('next', { expected: 1, messageCount: 3, records: [record('messages', 2, '2')] }));
-        same(await session.counters(), { conversation: 2, settings: 1, origin: 'made s' }, 'counters() of the first');
+        standing(await session.counters(), { conversation: 2, settings: 1 }, 'made s', 'counters() of the first');
         same(await session.readMessages({ from: 2, to: 3 }), [bytes('2')], 'readMessages() of the first');
         await conflict(session, change('late', { expected: 1 }), { conversation: 2, settings: 1 });
         await other.delete();
@@ -1173,6 +1173,18 @@ async function there(session) {
     const stored = await session.load();
     if (stored === undefined) throw new Error('load(): expected the session, it is not there');
     return stored;
+}
+
+/**
+ * What `counters()` has to say: it may leave the origin to `load()`.
+ *
+ * @param {Awaited<ReturnType<SessionStorage['counters']>>} found
+ * @param {import('./adapter.js').Counters} counters
+ * @param {string} origin
+ * @param {string} what
+ */
+function standing(found, counters, origin, what) {
+    same({ origin, ...found }, { ...counters, origin }, what);
 }
 
 /** @param {SessionStorage} session */

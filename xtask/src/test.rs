@@ -179,11 +179,15 @@ fn outcome(suite: Suite, tester: &Tester, packed: Option<&Package>, wanted: &Wan
             ]),
             wanted,
         ),
-        Suite::Native => cargo_test(
-            suite,
-            native().args(["test", "--workspace", "--no-fail-fast"]),
-            wanted,
-        ),
+        Suite::Native => {
+            let mut cargo = native();
+            cargo.args(["test", "--workspace", "--no-fail-fast"]);
+            if wanted.deep {
+                // The large counts repay compiling longer; the checks of a development build stay.
+                cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
+            }
+            cargo_test(suite, &mut cargo, wanted)
+        }
         Suite::Wasm | Suite::Firefox | Suite::Webkit => {
             let mut cargo = tester.builder.toolchain.cargo();
             cargo.arg("test").args(wasm).arg("--no-fail-fast");

@@ -540,23 +540,32 @@ export const cases = {
     },
 
     async 'calls of a session ask where it was deleted, also where another has its id and its counters'() {
-        const storage = rc.memoryStorage();
-        const [runtime, other] = [await open(storage), await open(storage)];
-        await runtime.permissions.addRule({ tool_pattern: 'look', action: 'allow' });
-        const session = await runtime.createSession({ id: 's', permissionPreset: 'danger-full-access' });
-        const decided = async () => {
-            const { outcome, reason } = await session.explain({ toolCallId: 'c', toolName: 'look', arguments: {} });
-            return [outcome, reason];
+        const memory = rc.memoryStorage();
+        // One whose counters do not say which session they are of.
+        const silent = rc.memoryStorage();
+        const counters = (session) => async () => {
+            const found = await session.counters();
+            return found && { conversation: found.conversation, settings: found.settings };
         };
-        const { origin, ...counters } = await storage.session('s').counters();
-        same(await decided(), ['allow', 'rule']);
-        await other.deleteSession('s');
-        same(await decided(), ['require', 'policy_unverified']);
-        await other.createSession({ id: 's', permissionPreset: 'danger-full-access' });
-        const { origin: by, ...now } = await storage.session('s').counters();
-        same([by === origin, now], [false, counters]);
-        same(await decided(), ['require', 'policy_unverified']);
-        await Promise.all([runtime.close(), other.close()]);
+        const spread = { ...silent, session: (id) => ({ ...silent.session(id), counters: counters(silent.session(id)) }) };
+        for (const storage of [memory, spread]) {
+            const [runtime, other] = [await open(storage), await open(storage)];
+            await runtime.permissions.addRule({ tool_pattern: 'look', action: 'allow' });
+            const session = await runtime.createSession({ id: 's', permissionPreset: 'danger-full-access' });
+            const decided = async () => {
+                const { outcome, reason } = await session.explain({ toolCallId: 'c', toolName: 'look', arguments: {} });
+                return [outcome, reason];
+            };
+            const before = await storage.session('s').load();
+            same(await decided(), ['allow', 'rule']);
+            await other.deleteSession('s');
+            same(await decided(), ['require', 'policy_unverified']);
+            await other.createSession({ id: 's', permissionPreset: 'danger-full-access' });
+            const after = await storage.session('s').load();
+            same([after.origin === before.origin, after.counters], [false, before.counters]);
+            same(await decided(), ['require', 'policy_unverified']);
+            await Promise.all([runtime.close(), other.close()]);
+        }
     },
 
     async 'an approval that lost its entry is listed again by whoever opens its session'() {
