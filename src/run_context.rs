@@ -1,17 +1,24 @@
 //! The run context: a permission group, prompt fragments, grants and a working directory, from configuration.
 
-use serde::Serialize;
-use serde_json::Value;
+mod resolve;
+mod work;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::{
     Result,
-    list::joined,
+    list::{Listed, joined},
     paths::{AbsolutePath, PathStyle, relative_key},
-    untyped::{FromJson, Reader, ToJson, field_error, to_object},
+    untyped::{FromJson, Reader, ToJson, field_error, join},
 };
 
+pub use resolve::{Defaults, RunContextInput, build_runtime_run_context};
+pub(crate) use work::no_work;
+pub use work::{Work, WorkChange, WorkKind};
+
 /// What a session, project, ticket or job runs as. The gate and the prompt use its methods and nothing else.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(target_family = "wasm", derive(tsify::Tsify))]
 pub struct RunContext {
     /// The permission group whose rules come before those of `default`.
@@ -29,9 +36,25 @@ pub struct RunContext {
     /// Null or empty: the session's own.
     #[cfg_attr(target_family = "wasm", tsify(optional, type = "string | null"))]
     working_directory: Option<String>,
+    /// Members that nothing here looks at: they are kept, and reported.
+    #[cfg_attr(target_family = "wasm", serde(skip))]
+    others: Map<String, Value>,
 }
 
+const FIELDS: [&str; 5] = [
+    "security_group",
+    "system_prompt",
+    "allow_fs_writes",
+    "allow_fs_reads",
+    "working_directory",
+];
+
 impl RunContext {
+    /// The members that are kept and not looked at, as paths from `path`, the run context's own, on.
+    pub fn unknown_fields(&self, path: &str) -> Vec<String> {
+        self.others.keys().map(|name| join(path, name)).listed()
+    }
+
     /// The permission group, where one is named.
     pub fn tool_group_id(&self) -> Option<&str> {
         self.security_group.as_deref().filter(|group| !group.is_empty())
@@ -135,13 +158,7 @@ fn texts(value: Option<&Value>, path: &str) -> Result<Vec<String>> {
 impl FromJson for RunContext {
     fn from_json(value: &Value, path: &str) -> Result<Self> {
         let mut object = Reader::new(value, path);
-        object.no_misspelt(&[
-            "security_group",
-            "system_prompt",
-            "allow_fs_writes",
-            "allow_fs_reads",
-            "working_directory",
-        ]);
+        object.no_misspelt(&FIELDS);
         let mut list = |name: &str| {
             let read = texts(object.optional(name), &format!("{path}.{name}"));
             object.taken(read)
@@ -157,6 +174,7 @@ impl FromJson for RunContext {
             allow_fs_writes,
             allow_fs_reads,
             working_directory: object.read("working_directory"),
+            others: object.others(&FIELDS),
         };
         object.finish(read)
     }
@@ -164,12 +182,23 @@ impl FromJson for RunContext {
 
 impl ToJson for RunContext {
     fn to_json(&self) -> Value {
-        to_object(&[
-            ("security_group", &self.security_group),
-            ("system_prompt", &self.system_prompt),
-            ("allow_fs_writes", &self.allow_fs_writes),
-            ("allow_fs_reads", &self.allow_fs_reads),
-            ("working_directory", &self.working_directory),
-        ])
+        let known: [&dyn ToJson; 5] = [
+            &self.security_group,
+            &self.system_prompt,
+            &self.allow_fs_writes,
+            &self.allow_fs_reads,
+            &self.working_directory,
+        ];
+        let mut members = self.others.clone();
+        for (name, value) in FIELDS.iter().zip(known) {
+            members.insert((*name).to_owned(), value.to_json());
+        }
+        Value::Object(members)
+    }
+}
+
+impl Serialize for RunContext {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        self.to_json().serialize(to)
     }
 }

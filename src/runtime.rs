@@ -15,6 +15,7 @@ mod skills;
 mod tabs;
 mod transfer;
 mod turn;
+mod work;
 
 use std::{
     cell::{Cell, RefCell},
@@ -28,6 +29,7 @@ use crate::{
     message::{CountTokens, Dialect, MessageData, MessageOutline},
     paths::{Fold, PathStyle},
     permissions::{PathRequest, Policy, ResolvedPath},
+    run_context::Defaults,
     session::{
         Exclusive, Header, Hint, Incoming, Machine, ModelRef, ModelRequest, NewSession, RequestReport,
         Surroundings, ToolCall, ToolDeclaration,
@@ -175,6 +177,10 @@ pub struct Parts<M> {
     pub fold: Fold,
     /// Names that are closed below the roots, folded.
     pub protected: Vec<String>,
+    /// What sessions run as that are given nothing else.
+    pub defaults: Defaults,
+    /// The person's data directory, which sessions of projects may write.
+    pub data_dir: Option<String>,
     /// How skills are listed.
     pub skills: SkillOptions,
     /// Counts tokens, by a tokenizer of the host; without one they are estimated.
@@ -245,8 +251,10 @@ impl<M: MessageData + 'static> Runtime<M> {
     /// Opens a runtime on a storage, and reads the skills that it keeps.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// `invalid_argument` for defaults that open the root of a file system; those of the storage.
     pub async fn open(parts: Parts<M>) -> Result<Rc<Self>> {
+        let style = parts.host.as_ref().map(|host| host.path_style());
+        parts.defaults.check(style.unwrap_or_default())?;
         let stored = skills::Stored::read(&parts.storage.shared().list(keys::SKILLS).await?);
         let is_ours = |tool: &ToolDeclaration<M>| tool.name == LOAD_SKILL;
         let surroundings = Surroundings {
@@ -333,13 +341,17 @@ impl<M: MessageData + 'static> Runtime<M> {
         Ok(())
     }
 
-    /// A new session, saved.
+    /// A new session, saved, with the run context that is found for it now: what was given, or else what its ticket, its project or
+    /// the runtime's defaults say.
     ///
     /// # Errors
-    /// `invalid_argument` for bad options, `conflict` where the id is taken, and those of the storage.
-    pub async fn create_session(self: &Rc<Self>, options: NewSession) -> Result<Rc<Session<M>>> {
+    /// `invalid_argument` for bad options, `not_found` for a project, ticket or job that is not there, `conflict` where the id is
+    /// taken, and those of the storage.
+    pub async fn create_session(self: &Rc<Self>, mut options: NewSession) -> Result<Rc<Session<M>>> {
         self.check_open()?;
-        if let Some(context) = &options.run_context {
+        self.resolve(&mut options).await?;
+        self.check_open()?;
+        if let Some(Some(context)) = &options.run_context {
             context.check(self.path_style(), "options.runContext")?;
         }
         let id = options.id.clone().unwrap_or_else(|| self.parts.world.new_id());
@@ -539,6 +551,11 @@ impl<M: MessageData + 'static> Runtime<M> {
         self.tell(&Hint::Session(id.to_owned()));
         self.listeners.emit(&RuntimeEvent::SessionDeleted(id.to_owned()));
         Ok(())
+    }
+
+    /// What sessions run as that are given nothing else.
+    pub fn defaults(&self) -> &Defaults {
+        &self.parts.defaults
     }
 
     /// Permission groups and rules.

@@ -19,3 +19,4 @@ pub use mention::{Mention, MentionNotice, MentionNoticeCode, MentionScan, Mentio
 pub use offer::{LOAD_SKILL, skills_section};
 pub use render::{RenderedSkills, Span, render_skills, skill_spans};
 pub use select::{hidden, named, not_loaded, select, unavailable};
+pub(crate) use yaml::configuration;

@@ -66,6 +66,12 @@ pub(crate) fn check_milliseconds(number: f64, path: &str) -> Result<f64> {
     }
 }
 
+/// Whether a text is an id that a host may make up.
+pub(crate) fn fits_id(id: &str) -> bool {
+    let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
+    (1..=128).contains(&id.len()) && id.bytes().all(fits)
+}
+
 /// The path of a member.
 pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() {
@@ -182,6 +188,17 @@ impl<'a> Reader<'a> {
             self.taken(Err::<(), _>(blank));
         }
         text
+    }
+
+    /// The members that are none of these.
+    pub(crate) fn others(&self, names: &[&str]) -> Map<String, Value> {
+        let mut others = Map::new();
+        for (name, value) in self.object.into_iter().flatten() {
+            if !names.contains(&name.as_str()) {
+                others.insert(name.clone(), value.clone());
+            }
+        }
+        others
     }
 
     /// What was read in another way.

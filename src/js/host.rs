@@ -434,9 +434,14 @@ impl JsHost {
         let style = Option::from_json(&plain::json_in(&style, "pathStyle")?, &host.path("pathStyle"))?;
         let style: PathStyle = Option::unwrap_or_default(style);
         let workspace_root = host.text("workspaceRoot")?;
-        let absolute = |root: &String| AbsolutePath::parse(style, root).is_some();
-        if !workspace_root.as_ref().is_none_or(absolute) {
-            return Err(host.wrong("workspaceRoot", "must be an absolute path"));
+        for (name, path) in [
+            ("workspaceRoot", &workspace_root),
+            ("dataDir", &host.text("dataDir")?),
+        ] {
+            let absolute = |path: &String| AbsolutePath::parse(style, path).is_some();
+            if !path.as_ref().is_none_or(absolute) {
+                return Err(host.wrong(name, "must be an absolute path"));
+            }
         }
         let workspace_root = workspace_root.or(host.text("cwd")?);
         let now = host.method("resolvePathsSync")?;

@@ -12,9 +12,9 @@ use crate::{
     list::{Listed, TryListed},
     message::{Dialect, MessageData, MessageOutline},
     prompt::{self, Checkpoint},
-    run_context::RunContext,
+    run_context::{Defaults, RunContext, RunContextInput},
     skills::{self, Mentionable},
-    untyped::{self, FromJson, Reader, field_error},
+    untyped::{self, FromJson, Reader, ToJson, field_error},
 };
 
 /// A run context as it stands in a column of a table that was made JSON: null, JSON text, or an object. What it has beside the five
@@ -36,6 +36,33 @@ pub fn parse_run_context(
     })?;
     Option::<RunContext>::from_json(&said, "column")?;
     Ok(to_js(&said))
+}
+
+/// The run context that a session begins with: `explicit` as it is, null included; or else that of the ticket, of the project, of the
+/// agent or of the source in `defaults`, the first that is there, whole; or else null. In a project `explicit` aside, the project's
+/// directory is the working directory, it and `dataDir` may be written, and a fragment about project and ticket comes first.
+#[wasm_bindgen(js_name = "resolveRunContext", unchecked_return_type = "RunContext | null")]
+pub fn resolve_run_context(
+    #[wasm_bindgen(unchecked_param_type = "ResolveRunContextInput")] input: JsValue,
+) -> Result<JsValue> {
+    let (input, defaults) = RunContextInput::parse(&json_in(&input, "input")?)?;
+    Ok(to_js(&input.resolve(&defaults).to_json()))
+}
+
+/// Reads the defaults of a runtime, or the text of a `config.yml` with them. `unknownFields` are the members that are kept and not
+/// looked at, as paths. A text that cannot be read is `invalid_argument` with `line` and `column`.
+#[wasm_bindgen(
+    js_name = "parseRunContextDefaults",
+    unchecked_return_type = "{ defaults: RunContextDefaults; unknownFields: string[] }"
+)]
+pub fn parse_run_context_defaults(
+    #[wasm_bindgen(unchecked_param_type = "RunContextDefaults | string")] defaults: JsValue,
+) -> Result<JsValue> {
+    let defaults = Defaults::parse(&json_in(&defaults, "defaults")?, "defaults")?;
+    Ok(object(&[
+        ("defaults", to_js(defaults.config())),
+        ("unknownFields", to_js(defaults.unknown_fields())),
+    ]))
 }
 
 /// What the model sees of a conversation, with the map of it. Every message with the role `user` counts as an actual

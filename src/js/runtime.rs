@@ -15,6 +15,7 @@ use super::{
     http::{Authorize, fetched},
     permissions::PermissionStore,
     plain::{self, fold, list, object, to_js},
+    projects::{JobStore, ProjectStore},
     promised,
     session::Session,
     skills::SkillCatalog,
@@ -26,6 +27,7 @@ use crate::{
     list::Listed,
     message::{CountTokens, MessageView},
     permissions::protected_names,
+    run_context::Defaults,
     runtime::{self, CompactionOptions, Parts, RuntimeEvent, SkillOptions, Tabs},
     session::NewSession,
     storage::{
@@ -313,6 +315,24 @@ impl Runtime {
         promised(Ok(async move { fetched(&inner, authorize, &request).await }))
     }
 
+    /// Projects and their tickets.
+    #[wasm_bindgen(getter)]
+    pub fn projects(&self) -> ProjectStore {
+        ProjectStore::new(self.inner.clone())
+    }
+
+    /// Scheduled jobs.
+    #[wasm_bindgen(getter)]
+    pub fn jobs(&self) -> JobStore {
+        JobStore::new(self.inner.clone())
+    }
+
+    /// Members of the option `defaults` that are kept and not looked at, as paths.
+    #[wasm_bindgen(getter, js_name = "unknownFields", unchecked_return_type = "string[]")]
+    pub fn unknown_fields(&self) -> JsValue {
+        to_js(self.inner.defaults().unknown_fields())
+    }
+
     /// Calls `listener` with what happens to the runtime. Returns a function that ends it.
     #[wasm_bindgen(unchecked_return_type = "() => void")]
     pub fn subscribe(
@@ -358,15 +378,14 @@ impl Runtime {
             Some(options) => options,
             None => Foreign::new(&nothing, "options")?,
         };
-        if options.get("defaults")?.is_some() {
-            return Err(options.wrong("defaults", "is not supported by this version; leave it out"));
-        }
         let authorize = options.method("authorize")?;
         let authorize = authorize.map(|function| Rc::new((options.clone(), function)));
+        let defaults = plain::json_in(&options.get_as_is("defaults")?, "options.defaults")?;
+        let defaults = Defaults::parse(&defaults, "options.defaults")?;
         let place = Place::parse(options.get("storage")?.as_ref(), "options.storage")?;
-        let (host, default_cwd) = match options.object("host")? {
-            Some(host) => (JsHost::new(&host)?, host.text("cwd")?),
-            None => (None, None),
+        let (host, default_cwd, data_dir) = match options.object("host")? {
+            Some(host) => (JsHost::new(&host)?, host.text("cwd")?, host.text("dataDir")?),
+            None => (None, None, None),
         };
         let names = plain::json_in(&options.get_as_is("protectedNames")?, "options.protectedNames")?;
         let names = FromJson::from_json(&names, "options.protectedNames")?;
@@ -408,6 +427,8 @@ impl Runtime {
             host: host.map(|host| Rc::new(host) as Rc<dyn runtime::Host>),
             fold,
             protected,
+            defaults,
+            data_dir,
             skills,
             count_tokens: count.map(|count| -> Rc<CountTokens<JsValue>> {
                 Rc::new(move |text| host::counted(&count, text))

@@ -22,7 +22,7 @@ use crate::{
     list::TryListed,
     message::MessageView,
     runtime::{self, PromptOptions, SessionEvent, TurnReport},
-    session::Incoming,
+    session::{Incoming, Machine},
     untyped::{FromJson, Reader, ToJson, field_error},
 };
 
@@ -149,7 +149,8 @@ impl Session {
                 machine.message_count().saturating_sub(header.read_count).into(),
             ),
             ("permissionPreset", to_js(&header.preset())),
-            ("runContext", to_js(&machine.run_context())),
+            ("runContext", run_context_of(&machine)),
+            ("unknownFields", to_js(&machine.unknown_fields())),
             (
                 "contextBudget",
                 optional(machine.budget().map(|budget| to_js(&budget))),
@@ -248,7 +249,7 @@ impl Session {
     /// What the session runs as, or null.
     #[wasm_bindgen(getter, js_name = "runContext", unchecked_return_type = "RunContext | null")]
     pub fn run_context(&self) -> JsValue {
-        to_js(&self.inner.machine().run_context())
+        run_context_of(&self.inner.machine())
     }
 
     /// Another run context, or null for none: saved, and live at once. Until a running turn settles, and until it is saved,
@@ -619,6 +620,10 @@ fn prompt_arguments(content: &JsValue, given: &JsValue) -> Result<(JsValue, Prom
     }
     options.abort = abort.signal.clone();
     Ok((content, options, abort))
+}
+
+fn run_context_of(machine: &Machine<JsValue>) -> JsValue {
+    to_js(&machine.run_context().cloned().to_json())
 }
 
 pub(super) fn optional(value: Option<JsValue>) -> JsValue {

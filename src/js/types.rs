@@ -116,7 +116,7 @@ export interface PendingApproval {
     agentId: string;
     /** Empty where the session has none. */
     source: string;
-    /** What the session is called. */
+    /** What the session is called, or else the job, ticket or project that it was opened for. */
     contextLabel?: string;
     /** ISO 8601, UTC. */
     createdAt: string;
@@ -187,7 +187,7 @@ export interface Host {
     cwd: string;
     /** By default `cwd`. */
     workspaceRoot?: string;
-    /** The user's data directory, for project contexts. */
+    /** The user's data directory: absolute. Sessions of projects may write it, and are told so. */
     dataDir?: string;
     pathStyle?: "posix" | "windows";
     /** What `resolvePaths` answers, at once, where the host can: `isHidden` then knows links. */
@@ -217,6 +217,8 @@ export interface RuntimeOptions {
     authorize?: (request: Request, operation: HttpOperation) => boolean | Promise<boolean>;
     /** Where paths lead. Without `resolvePaths` no path is known, and no call with one is allowed. */
     host?: Host;
+    /** What sessions run as that are given nothing else: an object, or the text of a `config.yml`. See `runtime.unknownFields`. */
+    defaults?: RunContextDefaults | string;
     /** Names that are closed below the workspace root and the working directory, whatever the rules say. By default `secrets`. */
     protectedNames?: string[];
     /** Tools of every session. */
@@ -317,6 +319,90 @@ export interface PermissionRows {
     }[];
 }
 
+/** What sessions run as that are given nothing else, as it may stand in a `config.yml`. Other members are kept. */
+export interface RunContextDefaults {
+    /** By the session's `agentId`. */
+    agents?: Record<string, RunContextDefault | null> | null;
+    /** By the session's `source`, where its agent has none. */
+    sources?: Record<string, RunContextDefault | null> | null;
+    /** The same as `sources.tic`, which comes before it. */
+    tic?: RunContextDefault | null;
+    [other: string]: unknown;
+}
+
+/** A section of the defaults: null says that there is none, whatever else is configured. Absent says nothing. */
+export interface RunContextDefault {
+    run_context?: RunContext | null;
+    [other: string]: unknown;
+}
+
+/** What decides which run context a session begins with. */
+export interface ResolveRunContextInput {
+    /** Null: none, whatever else is there. */
+    explicit?: RunContext | null;
+    agentId?: string;
+    source?: string;
+    /** An object, or the text of a `config.yml`. */
+    defaults?: RunContextDefaults | string;
+    project?: Project;
+    ticket?: Ticket;
+    /** The person's data directory. */
+    dataDir?: string;
+}
+
+/** A row of `projects`. Other columns are kept as they are. */
+export interface Project {
+    /** 1 to 128 letters, digits, `_` or `-`. */
+    id: string;
+    /** For people, and for the model. */
+    name: string;
+    /** The same. */
+    description?: string | null;
+    /** Its directory: absolute, and not the root of a file system. */
+    path: string;
+    /** What its sessions run as where their ticket does not say. Null says nothing. */
+    run_context?: RunContext | null;
+    [column: string]: unknown;
+}
+
+/** A row of `project_tickets`. Other columns are kept as they are. */
+export interface Ticket {
+    /** 1 to 128 letters, digits, `_` or `-`; no two tickets have the same. */
+    id: string;
+    /** The project that it belongs to. */
+    project_id: string;
+    /** For people, and for the model. */
+    title: string;
+    /** The same. */
+    description?: string | null;
+    /** What its sessions run as. Null says nothing: then the project's counts. */
+    run_context?: RunContext | null;
+    [column: string]: unknown;
+}
+
+/** A row of `scheduled_jobs`. Other columns, such as when it runs, are kept as they are. */
+export interface Job {
+    /** 1 to 128 letters, digits, `_` or `-`. */
+    id: string;
+    /** For people. */
+    name: string;
+    /** The same. */
+    description?: string | null;
+    /** What its sessions run as, as it is. Null says nothing. */
+    run_context?: RunContext | null;
+    [column: string]: unknown;
+}
+
+/** A row that may leave its id to the store. */
+export type NewWork<Row> = { [Column in keyof Row as Column extends "id" ? never : Column]: Row[Column] } & { id?: string };
+
+/** What became of a row. */
+export interface SavedWork {
+    id: string;
+    /** Members of its run context that are kept and not looked at, such as `run_context.colour`. */
+    unknownFields: string[];
+}
+
 /** How a session file is imported. */
 export interface ImportOptions {
     /** Whether the session keeps its id, which is the default, or gets a new one. */
@@ -336,10 +422,16 @@ export interface SessionOptions {
     dialect?: Dialect;
     /** A person's choice. Absent: nobody chose yet, and `read-only` counts. */
     permissionPreset?: PermissionPreset | null;
-    /** Group, prompt fragments, grants and working directory. */
+    /** Group, prompt fragments, grants and working directory; null for none. Absent: what job, ticket, project or `defaults` say. */
     runContext?: RunContext | null;
     agentId?: string;
     source?: string;
+    /** The project that it is opened for. */
+    projectId?: string;
+    /** The ticket that it is opened for, of whatever project. */
+    ticketId?: string;
+    /** The job that it is opened for. Its run context counts as if it was given here. */
+    jobId?: string;
     /** Whether nobody is there to be asked. */
     headless?: boolean;
     /** The application's own instructions. */
@@ -420,6 +512,8 @@ export interface SessionState {
     unread: number;
     permissionPreset: PermissionPreset | null;
     runContext: RunContext | null;
+    /** Members of the run context that are kept and not looked at, such as `runContext.colour`. */
+    unknownFields: string[];
     /** The estimate of the last request. */
     contextBudget: ContextBudget | undefined;
     /** Calls that a person is asked about, oldest first. */
@@ -507,6 +601,6 @@ export type RuntimeEvent =
     | { type: "storage-closed"; reason: "upgraded" | "deleted" | "lost" }
     /** The database could not be opened again, because another tab is in the way; what needed it failed with `storage_blocked`. */
     | { type: "storage-blocked" }
-    /** A session or an approval that cannot be read was left out of a list; the rest was listed. */
+    /** A session, an approval or a row that cannot be read was left out of a list; the rest was listed. */
     | { type: "list-incomplete"; error: RunContextError };
 "#;

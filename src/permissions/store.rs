@@ -8,7 +8,9 @@ use crate::{
     Error, ErrorCode, Result,
     list::Listed,
     storage::{SharedChange, keys},
-    untyped::{self, FromJson, Numbered, Reader, ToJson, field_error, insert_sorted, join, to_object},
+    untyped::{
+        self, FromJson, Numbered, Reader, ToJson, field_error, fits_id, insert_sorted, join, to_object,
+    },
 };
 
 /// A set of rules with a name. A session looks at those of its own group, then at those of `default`.
@@ -40,8 +42,7 @@ impl PermissionGroup {
         };
         let group = object.finish(group)?;
         let wrong = |field: &str, problem: &str| Err(field_error(&untyped::join(path, field), problem));
-        let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
-        if !(1..=128).contains(&group.id.len()) || !group.id.bytes().all(fits) {
+        if !fits_id(&group.id) {
             return wrong("id", "must have 1 to 128 letters, digits, `_` or `-`");
         }
         if id.is_some_and(|id| id != group.id) {
@@ -101,7 +102,7 @@ type Changes = Result<Vec<RowChange>>;
 const NEXT: &str = "next";
 
 /// Every group and rule.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Rows {
     /// By id.
     groups: Vec<PermissionGroup>,
@@ -466,7 +467,8 @@ impl Rows {
             SharedChange { store, key, value }
         };
         let mut records = changes.iter().map(record).listed();
-        if next > self.next || self.damage.is_some() {
+        // Where nothing else is written it raises the policy version all the same.
+        if next > self.next || self.damage.is_some() || changes.is_empty() {
             records.push(SharedChange {
                 store: keys::RULES,
                 key: NEXT.to_owned(),

@@ -17,11 +17,11 @@ use crate::{
         protected_rule, users_of,
     },
     session::Hint,
-    storage::{SharedStorage, SharedWrite, keys},
+    storage::{SharedChange, SharedStorage, SharedWrite, keys},
 };
 
 /// So often somebody else may be faster, one time after another.
-const PATIENCE: u32 = 64;
+pub(super) const PATIENCE: u32 = 64;
 
 /// Groups and rules, kept in storage.
 pub struct PermissionStore {
@@ -162,12 +162,20 @@ impl PermissionStore {
                 self.storage.write(rows.records(&seed), Some(version)).await?;
                 continue;
             }
+            let mut held = self.read.borrow_mut();
+            // What shares the version with groups and rules was written.
+            if let Some(read) = held.as_mut().filter(|read| read.rows == rows) {
+                read.version = version;
+                return Ok(());
+            }
             let read = Read {
                 version,
                 rows,
                 policy: None,
             };
-            if self.read.replace(Some(read)).is_some() {
+            let is_change = held.replace(read).is_some();
+            drop(held);
+            if is_change {
                 self.listeners.emit(&RuntimeEvent::PermissionsChanged);
             }
             return Ok(());
@@ -178,6 +186,24 @@ impl PermissionStore {
     /// Takes nothing that was read for what is stored.
     pub(super) fn forget(&self) {
         self.read.take();
+    }
+
+    /// The policy version of what was read just now.
+    pub(super) async fn version(&self) -> Result<u64> {
+        self.refresh().await?;
+        let read = self.read.borrow();
+        read.as_ref().map(|read| read.version).ok_or_else(unsettled)
+    }
+
+    /// Writes what depends on other records than groups and rules: where nothing that shares the policy version was written since
+    /// it had this value. Says whether it was.
+    pub(super) async fn write_beside(&self, mut records: Vec<SharedChange>, version: u64) -> Result<bool> {
+        records.append(&mut self.look(&|rows| Ok(rows.records(&[])))?);
+        let written = self.storage.write(records, Some(version)).await?;
+        if let SharedWrite::Applied(now) = written {
+            self.took(version, now, Vec::new());
+        }
+        Ok(matches!(written, SharedWrite::Applied(_)))
     }
 
     /// One change at a time: those of one page would otherwise only get in each other's way.
@@ -206,23 +232,19 @@ impl PermissionStore {
         let one_at_a_time = self.turn_to_change().await;
         let mut lost = false;
         for _ in 0..PATIENCE {
+            let version = self.version().await?;
             let mut users = Vec::new();
+            // Whoever uses it from now on raises the version.
             if let PermissionChange::DeleteGroup(id) = change {
                 for store in keys::WITH_RUN_CONTEXT {
                     users.append(&mut users_of(id, store, &self.storage.list(store).await?));
                 }
             }
-            self.refresh().await?;
-            let (version, changes, records) = {
-                let read = self.read.borrow();
-                let read = read.as_ref().ok_or_else(unsettled)?;
-                let changes = read
-                    .rows
-                    .decide(change, &users)
-                    .map_err(|error| gone(error, lost))?;
-                let records = read.rows.records(&changes);
-                (read.version, changes, records)
-            };
+            let (changes, records) = self.look(&|rows| {
+                let changes = rows.decide(change, &users).map_err(|error| gone(error, lost))?;
+                let records = rows.records(&changes);
+                Ok((changes, records))
+            })?;
             match self.storage.write(records, Some(version)).await? {
                 SharedWrite::Conflict(_) => lost = true,
                 SharedWrite::Applied(now) => {
@@ -248,11 +270,13 @@ impl PermissionStore {
             *held = None;
         }
         if let Some(read) = held.as_mut().filter(|read| read.version == version) {
+            if !changes.is_empty() {
+                read.policy = None;
+            }
             for change in changes {
                 read.rows.apply(change);
             }
             read.version = now;
-            read.policy = None;
         }
     }
 }
@@ -270,9 +294,9 @@ fn gone(error: Error, lost: bool) -> Error {
     conflict
 }
 
-fn unsettled() -> Error {
+pub(super) fn unsettled() -> Error {
     Error::new(
         ErrorCode::Conflict,
-        "somebody else keeps changing the rules; try again",
+        "somebody else keeps changing what is shared; try again",
     )
 }

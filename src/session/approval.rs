@@ -62,7 +62,7 @@ pub struct Approval<M> {
     pub agent_id: Option<String>,
     /// Where the session comes from.
     pub source: Option<String>,
-    /// What the session is called.
+    /// What the session is called, or what it is for.
     pub label: Option<String>,
     /// The paths, as they were resolved.
     pub paths: Vec<DecidedPath>,
@@ -338,7 +338,7 @@ impl<M: MessageData> Machine<M> {
             mcp_server: policy.mcp_server,
             agent_id: header.agent_id.clone(),
             source: header.source.clone(),
-            label: header.title.clone(),
+            label: header.title.clone().or_else(|| header.context_label.clone()),
             paths: decision.paths.clone(),
             directory,
             reason: decision.reason.as_str().to_owned(),

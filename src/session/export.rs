@@ -32,12 +32,13 @@ pub(super) const ABORTED: &str = "aborted";
 pub(super) const IMPORTED: &str = "imported";
 
 /// Settings that the format has no field for.
-pub(super) const OWN_SETTINGS: [&str; 11] = [
+pub(super) const OWN_SETTINGS: [&str; 12] = [
     "dialect",
     "presetChosen",
     "agentId",
     "source",
     "runContext",
+    "contextLabel",
     "headless",
     "systemPrompt",
     "projectInstructions",

@@ -246,6 +246,12 @@ impl<M: MessageData> Machine<M> {
         self.header().run_context.run_context()
     }
 
+    /// Members of the run context that are kept and not looked at, as paths.
+    pub fn unknown_fields(&self) -> Vec<String> {
+        let context = self.run_context();
+        context.map_or_else(Vec::new, |context| context.unknown_fields("runContext"))
+    }
+
     /// The effective working directory, as it is configured.
     pub fn working_directory(&self) -> String {
         // A turn stays where it began.

@@ -58,12 +58,20 @@ pub struct NewSession {
     pub dialect: Option<Dialect>,
     /// Absent: nobody chose yet. `Some(None)`: a person chose to have none.
     pub permission_preset: Option<Option<Preset>>,
-    /// What it runs as.
-    pub run_context: Option<RunContext>,
+    /// What it runs as. Absent: what is configured. `Some(None)`: nothing, whatever is configured.
+    pub run_context: Option<Option<RunContext>>,
     /// The agent it belongs to.
     pub agent_id: Option<String>,
     /// Where it comes from.
     pub source: Option<String>,
+    /// The project that it is opened for.
+    pub project_id: Option<String>,
+    /// The ticket that it is opened for.
+    pub ticket_id: Option<String>,
+    /// The job that it is opened for.
+    pub job_id: Option<String>,
+    /// What it is for, in the inbox; found by the runtime.
+    pub context_label: Option<String>,
     /// Whether nobody is there to be asked.
     pub headless: bool,
     /// The application's own instructions.
@@ -86,23 +94,21 @@ impl NewSession {
             return Ok(Self::default());
         }
         let mut options = Reader::new(options, "options");
-        for name in ["projectId", "ticketId"] {
-            if options.optional(name).is_some() {
-                let text = "is not supported by this version; leave it out";
-                let refusal = untyped::field_error(&format!("options.{name}"), text);
-                options.taken(Err::<(), _>(refusal));
-            }
-        }
         // Absent is not null here: null is a choice.
         let chosen = options.get("permissionPreset").is_some();
+        let given = options.get("runContext").is_some();
         let read = Self {
             id: options.read("id"),
             cwd: options.read("cwd"),
             dialect: options.read("dialect"),
             permission_preset: chosen.then(|| options.read("permissionPreset")),
-            run_context: options.read("runContext"),
+            run_context: given.then(|| options.read("runContext")),
             agent_id: options.read("agentId"),
             source: options.read("source"),
+            project_id: options.read("projectId"),
+            ticket_id: options.read("ticketId"),
+            job_id: options.read("jobId"),
+            context_label: None,
             headless: options.read_or_default("headless"),
             system_prompt: options.read_or_default("systemPrompt"),
             project_instructions: options.read_or_default("projectInstructions"),
@@ -187,6 +193,8 @@ settings! {
     Source(source: Option<String>) = "source",
     /// What it runs as.
     RunContext(run_context: StoredRunContext) = "runContext",
+    /// What the project, ticket or job is called that it was opened for.
+    ContextLabel(context_label: Option<String>) = "contextLabel",
     /// Whether nobody is there to be asked.
     Headless(headless: bool) = "headless",
     /// The application's own instructions.
@@ -355,7 +363,8 @@ impl Header {
             dialect: options.dialect.unwrap_or_default(),
             permission_preset: options.permission_preset.unwrap_or(Some(Preset::ReadOnly)),
             preset_chosen: options.permission_preset.is_some(),
-            run_context: options.run_context.clone().into(),
+            run_context: options.run_context.clone().flatten().into(),
+            context_label: options.context_label.clone(),
             agent_id: options.agent_id.clone(),
             source: options.source.clone(),
             headless: options.headless,
@@ -378,12 +387,7 @@ impl Header {
 /// # Errors
 /// `invalid_argument` unless it matches `[A-Za-z0-9_-]{1,128}`.
 pub fn check_id(id: &str) -> Result<()> {
-    let fits = (1..=128).contains(&id.len());
-    if fits
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
-    {
+    if untyped::fits_id(id) {
         return Ok(());
     }
     Err(Error::invalid("a session id must have 1 to 128 letters, digits, `_` or `-`").with("id", id))

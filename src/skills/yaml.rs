@@ -1,15 +1,92 @@
-//! Frontmatter as a tree of strings, read from YAML events: nothing is expanded, typed or executed.
+//! YAML read from events: nothing is expanded or executed. Frontmatter is a tree of strings; in configuration scalars without quotes
+//! are what they look like.
 
-use saphyr_parser::{Event, Marker, Parser};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-use super::diagnostic::{DiagnosticCode, Finding, Position};
-use crate::list::split_at_text;
+use super::{
+    diagnostic::{DiagnosticCode, Finding, Position},
+    frontmatter::without_mark,
+};
+use crate::{Error, Result, list::split_at_text};
 
-/// The longest block that is read, in bytes. The largest of 1,900 real ones has 1,344.
-const MAX_BYTES: usize = 16 * 1024;
-/// Lists and mappings inside each other, the outermost mapping included.
-const MAX_DEPTH: usize = 8;
+/// How much is read, and as what.
+struct Reading {
+    /// The longest block, in bytes.
+    bytes: usize,
+    /// Lists and mappings inside each other, the outermost mapping included.
+    depth: usize,
+    /// What a scalar without quotes is.
+    plain: fn(String) -> Value,
+}
+
+/// The largest block of 1,900 real ones has 1,344 bytes.
+const FRONTMATTER: Reading = Reading {
+    bytes: 16 * 1024,
+    depth: 8,
+    plain: Value::String,
+};
+
+const CONFIGURATION: Reading = Reading {
+    bytes: 1024 * 1024,
+    depth: 32,
+    plain,
+};
+
+/// The text of a configuration file as an object.
+///
+/// # Errors
+/// `invalid_argument` with the `field`, and the `line` and `column`, both from 1, from which on it is not read.
+pub(crate) fn configuration(text: &str, path: &str) -> Result<Value> {
+    let read = read(without_mark(text), Position::START, &CONFIGURATION);
+    let fields = read.map_err(|(code, Position { line, column })| {
+        let text = format!(
+            "`{path}` cannot be read from line {line}, column {column}, on ({code}); write a mapping in plain YAML, without anchors, \
+             aliases, tags and directives"
+        );
+        let error = Error::invalid(text).with("field", path);
+        error.with("line", line).with("column", column)
+    })?;
+    Ok(Value::Object(fields.values))
+}
+
+/// A scalar by the core schema of YAML. Numbers that are not decimal, or not exact, stay text.
+fn plain(text: String) -> Value {
+    match text.as_str() {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        _ => number(&text).unwrap_or(Value::String(text)),
+    }
+}
+
+/// Digits and a power of ten that are exact make a number that is; the standard library's reader costs the module 8 kB.
+fn number(text: &str) -> Option<Value> {
+    const EXACT: u32 = 22;
+    let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = bare.split_once(['e', 'E']).unwrap_or((bare, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    if digits.is_empty() || !digits.bytes().all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let digits = digits.parse::<i64>().ok().filter(|digits| *digits < 1 << 53)?;
+    let digits = if text.starts_with('-') { -digits } else { digits };
+    if mantissa.len() == bare.len() && whole.len() == bare.len() {
+        return Some(Value::from(digits));
+    }
+    let scale = exponent.parse::<i64>().ok()?.checked_sub(fraction.len() as i64)?;
+    let power = u32::try_from(scale.unsigned_abs())
+        .ok()
+        .filter(|power| *power <= EXACT)?;
+    let power = (0..power).fold(1.0, |power, _| power * 10.0);
+    let digits = digits as f64;
+    Some(Value::from(if scale < 0 {
+        digits / power
+    } else {
+        digits * power
+    }))
+}
 
 /// The fields of a block, and where each begins.
 #[derive(Debug, Default)]
@@ -41,12 +118,16 @@ enum Open {
     },
 }
 
-/// Reads a block that begins at `begin` in its file.
+/// Reads a block of frontmatter that begins at `begin` in its file.
 ///
 /// # Errors
 /// Why it is refused, and where.
-pub(super) fn parse(block: &str, begin: Position) -> Result<Fields, Finding> {
-    if block.len() > MAX_BYTES {
+pub(super) fn parse(block: &str, begin: Position) -> std::result::Result<Fields, Finding> {
+    read(block, begin, &FRONTMATTER)
+}
+
+fn read(block: &str, begin: Position, reading: &Reading) -> std::result::Result<Fields, Finding> {
+    if block.len() > reading.bytes {
         return Err((DiagnosticCode::FrontmatterTooLarge, begin));
     }
     let position = |marker: &Marker| begin.further(marker.line().saturating_sub(1), marker.col());
@@ -82,7 +163,7 @@ pub(super) fn parse(block: &str, begin: Position) -> Result<Fields, Finding> {
             | Event::MappingStart(_, Some(_)) => {
                 return refuse(DiagnosticCode::TagRefused);
             }
-            Event::SequenceStart(..) | Event::MappingStart(..) if stack.len() == MAX_DEPTH => {
+            Event::SequenceStart(..) | Event::MappingStart(..) if stack.len() == reading.depth => {
                 return refuse(DiagnosticCode::TooDeep);
             }
             Event::DocumentStart(_) if documents > 0 => return refuse(DiagnosticCode::InvalidYaml),
@@ -102,7 +183,14 @@ pub(super) fn parse(block: &str, begin: Position) -> Result<Fields, Finding> {
                 });
                 continue;
             }
-            Event::Scalar(text, ..) => Value::String(text.into_owned()),
+            Event::Scalar(text, style, ..) => {
+                let is_name = matches!(stack.last(), Some(Open::Map { key: None, .. }));
+                if style == ScalarStyle::Plain && !is_name {
+                    (reading.plain)(text.into_owned())
+                } else {
+                    Value::String(text.into_owned())
+                }
+            }
             Event::SequenceEnd | Event::MappingEnd => match stack.pop() {
                 Some(Open::List(items)) => Value::Array(items),
                 Some(Open::Map { entries, .. }) => Value::Object(entries),

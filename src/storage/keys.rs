@@ -37,14 +37,13 @@ pub const GROUPS: &str = "tool_permission_groups";
 pub const RULES: &str = "approval_rules";
 /// What a policy is made of: every write to one of these raises the policy version.
 pub const OF_POLICY: &[&str] = &[GROUPS, RULES];
+/// Projects, by id.
+pub const PROJECTS: &str = "projects";
+/// Tickets of projects, by id.
+pub const TICKETS: &str = "project_tickets";
+/// Scheduled jobs, by id.
+pub const JOBS: &str = "scheduled_jobs";
 /// What has a run context, and may name a permission group in it.
-pub const WITH_RUN_CONTEXT: &[&str] = &["projects", "project_tickets", "scheduled_jobs"];
+pub const WITH_RUN_CONTEXT: &[&str] = &[PROJECTS, TICKETS, JOBS];
 /// Every store that sessions share: JSON values by key.
-pub const SHARED: &[&str] = &[
-    SKILLS,
-    "scheduled_jobs",
-    "projects",
-    "project_tickets",
-    GROUPS,
-    RULES,
-];
+pub const SHARED: &[&str] = &[SKILLS, JOBS, PROJECTS, TICKETS, GROUPS, RULES];

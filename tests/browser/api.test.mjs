@@ -3,4 +3,4 @@
 
 import { inBrowser } from '../support/run_cases.mjs';
 
-await inBrowser(['copies', 'reentrancy', 'bad_input', 'gate', 'results', 'sessions', 'permissions', 'approvals', 'stored_sessions', 'degraded', 'pairing', 'skill_files', 'skills', 'adapters', 'compaction', 'unanswered', 'budget']);
+await inBrowser(['copies', 'reentrancy', 'bad_input', 'gate', 'results', 'sessions', 'permissions', 'projects', 'approvals', 'stored_sessions', 'degraded', 'pairing', 'skill_files', 'skills', 'adapters', 'compaction', 'unanswered', 'budget']);

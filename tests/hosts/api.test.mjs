@@ -2,4 +2,4 @@
 
 import { inNode } from '../support/run_cases.mjs';
 
-await inNode(['copies', 'reentrancy', 'bad_input', 'gate', 'results', 'sessions', 'permissions', 'approvals', 'degraded', 'pairing', 'skill_files', 'skills', 'adapters', 'compaction', 'unanswered', 'budget', 'transfer']);
+await inNode(['copies', 'reentrancy', 'bad_input', 'gate', 'results', 'sessions', 'permissions', 'projects', 'approvals', 'degraded', 'pairing', 'skill_files', 'skills', 'adapters', 'compaction', 'unanswered', 'budget', 'transfer']);

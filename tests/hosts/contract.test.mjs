@@ -13,8 +13,9 @@ const CONSUMER = `
 import * as rc from 'runcontext';
 import type {
     Action, ApprovalResult, ApprovalRule, BudgetParts, CompactionCheckpoint, CompactOptions, Content, ContextBudget, Damage, DecidedPath, DecideInput, Decision, DeclaredEvent, Diagnostic, DiagnosticCode, Dialect, Divergence, DivergenceClass,
-    FieldValue, Host, HttpOperation, ImportOptions, InstructionFile, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, Notice, NoticeCode,
-    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, PermissionRows, Persistence, Placement, PromptOptions, Reason, RequestReport, ResolvedPath, RunContext,
+    FieldValue, Host, HttpOperation, ImportOptions, InstructionFile, Job, LintFinding, LoadedSkill, Message, MessageIndex, ModelClient, ModelInputProjection, ModelRef, ModelRequest, NewWork, Notice, NoticeCode,
+    Outcome, ParsedSkill, PathAccess, PendingApproval, PermissionGroup, PermissionPreset, PermissionRows, Persistence, Placement, Project, PromptOptions, Reason, RequestReport, ResolvedPath, ResolveRunContextInput, RunContext,
+    RunContextDefault, RunContextDefaults, SavedWork, Ticket,
     RefreshOptions, RunContextErrorCode, RuntimeContextSnapshot, RuntimeEvent,
     RuntimeOptions, Section, SessionChange, SessionEvent, SessionHeader, SessionInfo, SessionOptions, SessionState, Severity, SkillExpansion, SkillFile, SkillInfo,
     SkillLoad, SkillRevision, SkillSource, SkillSpan, SkillStatus, Source, StorageInfo, Summarize, Summary, SystemPromptCheckpoint, Tool, ToolCall, ToolDeclaration, TraceStep, TurnResult,
@@ -63,6 +64,7 @@ const options: RuntimeOptions = {
     skills: { tokenCap: 500, scopeOrder: ['personal', 'project'] }, countTokens: (text) => text.length,
     authorize: async (request: Request, operation: HttpOperation) =>
         operation.operation === 'setSessionRunContext' ? operation.id === request.headers.get('x-session') : operation.method === 'GET',
+    defaults: 'tic: {run_context: {security_group: g}}',
     compaction: { pressure: 0.8, summarize: async (messages: Message[]) => String(messages.length) },
 };
 const summarize: Summarize = async (messages, { signal }): Promise<Summary> => {
@@ -167,6 +169,37 @@ export async function use(): Promise<void> {
     await store.deleteRule(number);
     const rules: ApprovalRule[] = [...await store.listRules(), ...await store.listRules('h')];
     const odd: LintFinding[] = [...await store.lint(), ...await store.lint('h')];
+
+    const projects: rc.ProjectStore = runtime.projects;
+    const jobs: rc.JobStore = runtime.jobs;
+    const newProject: NewWork<Project> = { name: 'P', path: '/p', description: null, run_context: { security_group: 'g' }, owner: { name: 'x' } };
+    const newTicket: NewWork<Ticket> = { id: 't', project_id: 'p', title: 'T', run_context: null };
+    const newJob: NewWork<Job> = { name: 'J', schedule: '0 3 * * *' };
+    const saved: SavedWork[] = [
+        await projects.createProject(newProject), await projects.updateProject('p', { description: 'x' }), await projects.setProjectRunContext('p', null),
+        await projects.createTicket(newTicket), await projects.updateTicket('t', { title: 'U' }), await projects.setTicketRunContext('p', 't', {}),
+        await jobs.createJob(newJob), await jobs.updateJob('j', { schedule: null }), await jobs.setJobRunContext('j', { working_directory: null }),
+    ];
+    void (saved.map(({ id, unknownFields }) => id + unknownFields.join()) satisfies string[]);
+    const works: [Project[], Ticket[], Job[]] = [
+        [...await projects.listProjects(), await projects.getProject('p')],
+        [...await projects.listTickets(), ...await projects.listTickets('p'), await projects.getTicket('t')],
+        [...await jobs.listJobs(), await jobs.getJob('j')],
+    ];
+    const contexts: (RunContext | null)[] = [
+        await projects.getProjectRunContext('p'), await projects.getTicketRunContext('p', 't'), await jobs.getJobRunContext('j'),
+    ];
+    await projects.deleteTicket('t');
+    await projects.deleteProject('p');
+    await jobs.deleteJob('j');
+    await runtime.createSession({ projectId: 'p', ticketId: 't' });
+    await runtime.createSession({ jobId: 'j', runContext: null });
+    const section1: RunContextDefault = { run_context: null, model: 'x' };
+    const defaults: RunContextDefaults = { agents: { a: section1, b: null }, sources: { cron: { run_context: {} } }, tic: {}, more: [1] };
+    const resolving: ResolveRunContextInput = { explicit: null, agentId: 'a', source: 's', defaults, project: works[0][0]!, ticket: works[1][0]!, dataDir: '/d' };
+    contexts.push(rc.resolveRunContext(resolving), rc.resolveRunContext({ defaults: 'tic:' }));
+    const read: { defaults: RunContextDefaults; unknownFields: string[] } = rc.parseRunContextDefaults('tic:');
+    void [read, contexts, runtime.unknownFields satisfies string[], session.state.unknownFields satisfies string[]];
 
     const inbox: rc.ApprovalInbox = runtime.approvals;
     const pending: PendingApproval[] = await inbox.list();
@@ -327,6 +360,8 @@ const model = { async complete(request, { report }) {
 const tools = [{ name: 'look', description: 'x', parameters: {}, paths: [{ argument: '/at', access: 'write' }], execute: () => 'x' }];
 const runtime = await rc.Runtime.open({ storage: 'memory', model, tools });
 note('StorageInfo', runtime.storageInfo);
+note('SavedWork', await runtime.projects.createProject({ id: 'p', name: 'P', path: '/p' }));
+note('Project', await runtime.projects.getProject('p'));
 const skill = await runtime.skills.add({ content: '---\\nname: demo\\ndescription: y\\nodd: z\\n---\\nDo.', location: '/demo/SKILL.md' });
 note('SkillInfo', skill);
 await runtime.permissions.createGroup({ id: 'g', name: 'G' });
@@ -400,7 +435,7 @@ test('the consumer leaves out no export, no method and no type', () => {
     const used = (name) => new RegExp(`\\b${name}\\b`).test(CONSUMER);
     assert.deepEqual(names.filter((name) => !used(name)), []);
     const classes = [...code().matchAll(/^export class (\w+)[^{]*\{([\s\S]*?)^\}/gm)].filter(([, name]) => name !== 'RunContextError');
-    assert.deepEqual(classes.map(([, name]) => name), ['ApprovalInbox', 'PermissionStore', 'Policy', 'Runtime', 'Session', 'SkillCatalog', 'Turn']);
+    assert.deepEqual(classes.map(([, name]) => name), ['ApprovalInbox', 'JobStore', 'PermissionStore', 'Policy', 'ProjectStore', 'Runtime', 'Session', 'SkillCatalog', 'Turn']);
     for (const [, name, body] of classes) {
         const members = [...body.matchAll(/^ {4}(?:static |readonly )*(\w+)[(:]/gm)].map((found) => found[1]);
         assert.ok(members.length >= 2, `${name}: ${members}`);
@@ -412,7 +447,7 @@ test('the prototypes have what the types name, and nothing else that shows', asy
     const output = await project.node('--input-type=module', '--eval', `
         import * as rc from 'runcontext';
         const shown = {};
-        for (const name of ['ApprovalInbox', 'PermissionStore', 'Policy', 'Runtime', 'Session', 'SkillCatalog', 'Turn']) {
+        for (const name of ['ApprovalInbox', 'JobStore', 'PermissionStore', 'Policy', 'ProjectStore', 'Runtime', 'Session', 'SkillCatalog', 'Turn']) {
             shown[name] = [...Object.getOwnPropertyNames(rc[name].prototype), ...Object.keys(rc[name])].sort();
         }
         process.stdout.write('\\n' + JSON.stringify([shown, Object.keys(rc).sort()]));

@@ -115,6 +115,37 @@ test('the loop of the README asks the gate, waits for a person, and keeps what t
     }
 });
 
+test('the sessions of the README for a ticket, a job and a source run as it says', async () => {
+    const [, config] = /```yaml\n([\s\S]*?)```/.exec(readme);
+    const code = [...readme.matchAll(/```js\n([\s\S]*?)```/g)].map(([, code]) => code).find((code) => code.includes('createTicket'));
+    const around = `const readConfig = async () => ${JSON.stringify(config)};`;
+    const told = `
+        const said = (context) => context && Object.fromEntries(Object.entries(context).filter(([, value]) => value?.length));
+        const others = [];
+        for (const options of [{ source: 'web' }, { source: 'tic', agentId: 'reviewer' }]) others.push((await runtime.createSession(options)).runContext);
+        process.stdout.write('\\n' + JSON.stringify([session, night, talk].map((it) => said(it.runContext)).concat(others.map(said), [runtime.unknownFields])));
+    `;
+    const project = await installed();
+    try {
+        const output = await project.node('--input-type=module', '--eval', `${around}${code}${told}`);
+        assert.deepEqual(JSON.parse(output.split('\n').at(-1)), [
+            {
+                system_prompt: [
+                    'Project: Shop\nSells apples.\nTicket: Round the prices\nData directory: /data/ann (writable; for what belongs to the user and not to the project)',
+                ],
+                allow_fs_writes: ['/srv/shop', '/data/ann'], allow_fs_reads: ['/srv/prices'], working_directory: '/srv/shop',
+            },
+            { security_group: 'cron_restrictive' },
+            { security_group: 'talk', system_prompt: ['Answer in one sentence.'] },
+            { allow_fs_reads: ['/srv/help'] },
+            null,
+            [],
+        ]);
+    } finally {
+        await project.remove();
+    }
+});
+
 test('the storage of the README counts what it stores', async () => {
     const around = "const counts = []; const metrics = { count: (records) => counts.push(records) };";
     const told = `

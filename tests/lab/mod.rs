@@ -22,7 +22,7 @@ use runcontext::permissions::{Access, BypassScope, ToolPolicy, definition_digest
 use runcontext::{
     Error, Result,
     message::CountTokens,
-    run_context::RunContext,
+    run_context::{Defaults, RunContext},
     runtime::{
         CompactionOptions, Host, Parts, PromptOptions, Runtime, Session, SessionEvent, SkillOptions, Tabs,
         TurnReport,
@@ -42,6 +42,14 @@ pub use summaries::Summaries;
 pub use tabs::{Browser, Page};
 pub use tools::Toolbox;
 pub use world::TestWorld;
+
+/// How a runtime is configured.
+#[derive(Default)]
+pub struct Configured {
+    pub skills: SkillOptions,
+    pub defaults: Defaults,
+    pub data_dir: Option<String>,
+}
 
 /// Everything around one runtime.
 pub struct Lab {
@@ -109,23 +117,37 @@ impl Lab {
             strict,
             declarations,
             (host, None),
-            skills,
+            Configured {
+                skills,
+                ..Configured::default()
+            },
             compaction,
             None,
         )
     }
 
+    /// The same with other tools and a file system, and configured in another way.
+    pub fn configured(
+        memory: MemoryStorage<Value>,
+        declarations: Vec<ToolDeclaration<Value>>,
+        host: Rc<TestHost>,
+        configured: Configured,
+    ) -> Self {
+        let compaction = CompactionOptions::default();
+        let host = (Some(host), None);
+        Self::beside(memory, true, declarations, host, configured, compaction, None)
+    }
+
     /// A page among those of a browser.
     pub fn in_browser(memory: MemoryStorage<Value>, page: &Rc<Page>) -> Self {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
-        let skills = SkillOptions::default();
         let compaction = CompactionOptions::default();
         Self::beside(
             memory,
             true,
             tools,
             (None, Some(page.clone())),
-            skills,
+            Configured::default(),
             compaction,
             None,
         )
@@ -134,8 +156,8 @@ impl Lab {
     /// A page whose conversations are compacted.
     pub fn compacting(memory: MemoryStorage<Value>, compaction: CompactionOptions<Value>) -> Self {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
-        let skills = SkillOptions::default();
-        Self::beside(memory, true, tools, (None, None), skills, compaction, None)
+        let configured = Configured::default();
+        Self::beside(memory, true, tools, (None, None), configured, compaction, None)
     }
 
     /// The same, where the host counts tokens.
@@ -145,8 +167,16 @@ impl Lab {
         count: Rc<CountTokens<Value>>,
     ) -> Self {
         let tools = vec![declaration("add", true), declaration("write_file", false)];
-        let skills = SkillOptions::default();
-        Self::beside(memory, true, tools, (None, None), skills, compaction, Some(count))
+        let configured = Configured::default();
+        Self::beside(
+            memory,
+            true,
+            tools,
+            (None, None),
+            configured,
+            compaction,
+            Some(count),
+        )
     }
 
     fn beside(
@@ -154,7 +184,7 @@ impl Lab {
         strict: bool,
         declarations: Vec<ToolDeclaration<Value>>,
         (host, page): (Option<Rc<TestHost>>, Option<Rc<Page>>),
-        skills: SkillOptions,
+        configured: Configured,
         compaction: CompactionOptions<Value>,
         count_tokens: Option<Rc<CountTokens<Value>>>,
     ) -> Self {
@@ -173,7 +203,9 @@ impl Lab {
             host: host.map(|host| host as Rc<dyn Host>),
             fold: runcontext_fold,
             protected: vec!["secrets".to_owned()],
-            skills,
+            defaults: configured.defaults,
+            data_dir: configured.data_dir,
+            skills: configured.skills,
             count_tokens,
             compaction,
         };
@@ -322,7 +354,7 @@ pub fn declaration(name: &str, access_none: bool) -> ToolDeclaration<Value> {
 /// A run context.
 pub fn run_context(context: Value) -> RunContext {
     let options = NewSession::parse(&json!({ "runContext": context })).unwrap();
-    options.run_context.unwrap()
+    options.run_context.flatten().unwrap()
 }
 
 /// A message as it comes in.

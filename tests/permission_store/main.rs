@@ -1,9 +1,10 @@
-//! The permission store: groups and rules in every kind of storage, seen by several runtimes at a time.
+//! What sessions share: groups and rules, projects, tickets and jobs, in every kind of storage, seen by several runtimes at a time.
 #[cfg(target_family = "wasm")]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
 
 mod place;
 mod suite;
+mod work;
 
 use std::rc::Rc;
 

@@ -11,6 +11,7 @@ use std::{
 use runcontext::{
     Error, ErrorCode, Result,
     permissions::PermissionChange,
+    run_context::Defaults,
     runtime::{
         CompactionOptions, Parts, PermissionStore, Runtime, Signal, SkillOptions, ToolContext, Tools, World,
     },
@@ -56,6 +57,8 @@ pub trait Place: Sized {
             host: None,
             fold: |name| name.to_lowercase(),
             protected: vec!["secrets".to_owned()],
+            defaults: Defaults::default(),
+            data_dir: None,
             skills: SkillOptions::default(),
             count_tokens: None,
             compaction: CompactionOptions::default(),

@@ -41,6 +41,18 @@ macro_rules! suite {
             a_group_that_cannot_be_read_is_listed_and_can_be_deleted_or_named_anew
             the_number_of_the_next_rule_is_found_again_where_it_cannot_be_read
             a_runtime_tells_of_changes_here_and_elsewhere
+            rows_are_there_for_every_runtime_until_they_are_deleted
+            run_contexts_are_set_replaced_cleared_and_read
+            a_row_without_an_id_gets_one_and_an_id_is_given_once
+            a_row_that_is_refused_changes_nothing
+            a_project_goes_with_its_tickets
+            a_ticket_is_not_there_for_whoever_names_another_project
+            runtimes_that_change_rows_side_by_side_lose_nothing_to_each_other
+            a_ticket_of_a_project_that_is_deleted_at_the_same_time_is_refused
+            a_group_that_is_named_while_it_is_deleted_is_in_use
+            a_row_that_changes_makes_nobody_compile_rules_again
+            a_row_that_cannot_be_read_is_left_out_and_told_until_it_is_repaired
+            storage_that_fails_fails_the_change
         }
     };
     ($place:ty: $($name:ident)*) => {$(
@@ -58,6 +70,8 @@ macro_rules! suite {
     )*};
 }
 pub(crate) use suite;
+
+pub use crate::work::*;
 
 /// The first rules, as the design has them.
 fn first_rules() -> Vec<(i64, String, Action, u32)> {
@@ -104,7 +118,7 @@ async fn in_force(runtime: &Runtime<Body>) -> Vec<i64> {
     ids
 }
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>, code: ErrorCode) -> Error {
+pub fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>, code: ErrorCode) -> Error {
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), code, "{error}");
     let text = error.message();
@@ -114,7 +128,7 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>, code: ErrorCode) -> Er
     error
 }
 
-fn change(store: &'static str, key: &str, value: Option<Value>) -> SharedChange {
+pub fn change(store: &'static str, key: &str, value: Option<Value>) -> SharedChange {
     SharedChange {
         store,
         key: key.to_owned(),

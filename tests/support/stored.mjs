@@ -10,7 +10,7 @@ const PACK = 128;
 
 /** The settings of a new session. */
 const SETTINGS = {
-    agentId: null, dialect: 'loop', error: null, headless: false, model: null, openTurn: null, outcome: null,
+    agentId: null, contextLabel: null, dialect: 'loop', error: null, headless: false, model: null, openTurn: null, outcome: null,
     permissionPreset: 'read-only', pinned: false, presetChosen: false, projectInstructions: [], readCount: 0, runContext: null,
     sections: [], source: null, systemPrompt: '', title: null,
 };

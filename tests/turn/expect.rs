@@ -96,7 +96,7 @@ impl Expected {
         let mut settings = json!({
             "dialect": "loop", "permissionPreset": "read-only", "presetChosen": false, "agentId": null,
             "source": null, "headless": false, "systemPrompt": "Be brief.", "projectInstructions": [],
-            "sections": [], "model": null, "runContext": null, "title": null, "pinned": false, "readCount": 0, "openTurn": null,
+            "sections": [], "model": null, "runContext": null, "contextLabel": null, "title": null, "pinned": false, "readCount": 0, "openTurn": null,
             "outcome": null, "error": null
         });
         for (name, value) in self.changed.as_object().unwrap() {

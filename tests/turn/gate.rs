@@ -3,6 +3,7 @@
 mod bypass;
 mod elsewhere;
 mod host;
+mod projects;
 mod run_context;
 mod strict;
 
@@ -79,7 +80,7 @@ fn session(lab: &Lab, more: Value) -> Rc<Session<Value>> {
 }
 
 fn context(context: Value) -> Option<RunContext> {
-    options(json!({ "runContext": context })).run_context
+    options(json!({ "runContext": context })).run_context.flatten()
 }
 
 /// The call `c1` is that of `write_file`.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use runcontext::{
     ErrorCode,
     permissions::Preset,
+    run_context::Defaults,
     runtime::{CompactionOptions, Parts, PromptOptions, Runtime, Session, Signal, SkillOptions},
     session::{NewSession, Outcome},
     storage::memory::MemoryStorage,
@@ -231,6 +232,8 @@ fn a_prompt_needs_a_model_and_a_turn_of_a_host_does_not() {
         host: None,
         fold: crate::lab::runcontext_fold,
         protected: Vec::new(),
+        defaults: Defaults::default(),
+        data_dir: None,
         skills: SkillOptions::default(),
         count_tokens: None,
         compaction: CompactionOptions::default(),

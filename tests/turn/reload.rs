@@ -433,7 +433,7 @@ fn a_fork_has_neither_approvals_nor_bypasses_and_this_session_keeps_its_own() {
 fn a_fork_gives_no_more_than_what_another_page_has_left() {
     let (one, first, two, second) = conflict();
     let theirs = json!({ "runContext": { "allow_fs_writes": ["theirs"] } });
-    let theirs = NewSession::parse(&theirs).unwrap().run_context;
+    let theirs = NewSession::parse(&theirs).unwrap().run_context.flatten();
     one.run(first.set_run_context(theirs)).unwrap();
     one.run(first.set_preset(Some(Preset::WorkspaceWrite))).unwrap();
     one.run(first.set_title("theirs".to_owned())).unwrap();

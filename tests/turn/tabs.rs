@@ -266,7 +266,7 @@ fn titles_pins_marks_presets_and_run_contexts_of_one_page_are_shown_by_the_other
     two.settles();
     let run_context: Option<RunContext> = {
         let options = json!({ "runContext": { "allow_fs_writes": ["logs"] } });
-        NewSession::parse(&options).unwrap().run_context
+        NewSession::parse(&options).unwrap().run_context.flatten()
     };
     let session = &one.session;
     two.lab.events();
@@ -381,7 +381,7 @@ fn while_a_turn_runs_here_settings_and_answers_of_another_page_are_taken_and_its
     assert!(two.lab.run(two.session.mark_read(1)).unwrap());
     let tight = NewSession::parse(&json!({ "runContext": { "working_directory": "/w/sub" } }));
     two.lab
-        .run(two.session.set_run_context(tight.unwrap().run_context))
+        .run(two.session.set_run_context(tight.unwrap().run_context.flatten()))
         .unwrap();
     two.lab
         .run(

@@ -86,6 +86,34 @@ const PARAMETERS = {
     'permissions.updateRule': [(at, value) => at.runtime.permissions.updateRule(value, {}), []],
     'permissions.updateRule rule': [(at, value) => at.runtime.permissions.updateRule(1, value), PLAIN_RECORDS],
     'permissions.deleteRule': [(at, value) => at.runtime.permissions.deleteRule(value), []],
+    'projects.listTickets': [(at, value) => at.runtime.projects.listTickets(value), NONE],
+    'projects.getProject': [(at, value) => at.runtime.projects.getProject(value), []],
+    'projects.createProject': [(at, value) => at.runtime.projects.createProject(value), []],
+    'projects.updateProject': [(at, value) => at.runtime.projects.updateProject(value, {}), []],
+    'projects.updateProject project': [(at, value) => at.runtime.projects.updateProject('p', value), []],
+    'projects.deleteProject': [(at, value) => at.runtime.projects.deleteProject(value), []],
+    'projects.getProjectRunContext': [(at, value) => at.runtime.projects.getProjectRunContext(value), []],
+    'projects.setProjectRunContext': [(at, value) => at.runtime.projects.setProjectRunContext(value, null), []],
+    'projects.setProjectRunContext runContext': [(at, value) => at.runtime.projects.setProjectRunContext('p', value), []],
+    'projects.getTicket': [(at, value) => at.runtime.projects.getTicket(value), []],
+    'projects.createTicket': [(at, value) => at.runtime.projects.createTicket(value), []],
+    'projects.updateTicket': [(at, value) => at.runtime.projects.updateTicket(value, {}), []],
+    'projects.deleteTicket': [(at, value) => at.runtime.projects.deleteTicket(value), []],
+    'projects.getTicketRunContext': [(at, value) => at.runtime.projects.getTicketRunContext(value, 't'), []],
+    'projects.setTicketRunContext': [(at, value) => at.runtime.projects.setTicketRunContext('p', value, null), []],
+    'jobs.getJob': [(at, value) => at.runtime.jobs.getJob(value), []],
+    'jobs.createJob': [(at, value) => at.runtime.jobs.createJob(value), []],
+    'jobs.createJob name': [(at, value) => at.runtime.jobs.createJob({ name: value }), ['text']],
+    'jobs.createJob id': [(at, value) => at.runtime.jobs.createJob({ id: typeof value === 'string' ? `${value}-${crypto.randomUUID()}` : value, name: 'n' }), [...NONE, 'text', 'empty text']],
+    'jobs.createJob description': [(at, value) => at.runtime.jobs.createJob({ name: 'n', description: value }), [...NONE, ...TEXTS]],
+    'jobs.createJob run_context': [(at, value) => at.runtime.jobs.createJob({ name: 'n', run_context: value }), [...NONE, ...PLAIN_RECORDS]],
+    'jobs.createJob schedule': [(at, value) => at.runtime.jobs.createJob({ name: 'n', schedule: value }), ARGUMENTS],
+    'jobs.updateJob': [(at, value) => at.runtime.jobs.updateJob(value, {}), []],
+    'jobs.deleteJob': [(at, value) => at.runtime.jobs.deleteJob(value), []],
+    'jobs.getJobRunContext': [(at, value) => at.runtime.jobs.getJobRunContext(value), []],
+    'jobs.setJobRunContext': [(at, value) => at.runtime.jobs.setJobRunContext(value, null), []],
+    resolveRunContext: [(at, value) => rc.resolveRunContext(value), PLAIN_RECORDS, 'threw'],
+    parseRunContextDefaults: [(at, value) => rc.parseRunContextDefaults(value), [...NONE, ...PLAIN_RECORDS, 'empty text'], 'threw'],
     readMessages: [(at, value) => at.session.readMessages(value), []],
     'readMessages limit': [(at, value) => at.session.readMessages({ limit: value }), []],
     'readMessages before': [(at, value) => at.session.readMessages({ limit: 1, before: value }), ['0', ...NONE]],
@@ -192,14 +220,22 @@ const SESSION_OPTIONS = {
     id: [...NONE, 'text'], cwd: [...NONE, ...TEXTS], dialect: NONE, permissionPreset: NONE, agentId: [...NONE, ...TEXTS],
     source: [...NONE, ...TEXTS], headless: [...NONE, ...FLAGS], systemPrompt: [...NONE, ...TEXTS],
     projectInstructions: [...NONE, 'empty list'], sections: [...NONE, 'empty list'], model: NONE,
-    runContext: [...NONE, ...PLAIN_RECORDS], projectId: NONE, ticketId: NONE,
+    runContext: [...NONE, ...PLAIN_RECORDS], projectId: NONE, ticketId: NONE, jobId: NONE,
 };
+const RESOLVING = {
+    explicit: [...NONE, ...PLAIN_RECORDS], agentId: [...NONE, ...TEXTS], source: [...NONE, ...TEXTS], defaults: [...NONE, ...PLAIN_RECORDS, 'empty text'],
+    project: NONE, ticket: NONE, dataDir: [...NONE, ...TEXTS],
+};
+for (const [name, accepted] of Object.entries(RESOLVING)) {
+    PARAMETERS[`resolveRunContext ${name}`] = [(at, value) => rc.resolveRunContext({ [name]: value }), accepted, 'threw'];
+}
 for (const [name, accepted] of Object.entries(SESSION_OPTIONS)) {
     PARAMETERS[`createSession ${name}`] = [(at, value) => at.runtime.createSession({ [name]: value }), accepted];
 }
 const RUNTIME_OPTIONS = {
     // It may be without `cwd`.
     host: [...NONE, ...OBJECTS, 'a getter that throws'],
+    defaults: [...NONE, ...PLAIN_RECORDS, 'empty text'],
     compaction: [...NONE, ...RECORDS, 'a getter that throws'], protectedNames: [...NONE, ...LISTS], tools: [...NONE, 'empty list'], model: NONE, now: [...NONE, ...FUNCTIONS], strict: [...NONE, ...FLAGS],
 };
 for (const [name, accepted] of Object.entries(RUNTIME_OPTIONS)) {
@@ -215,7 +251,7 @@ for (const [name, accepted] of Object.entries({ ...RULE, group_id: NONE })) {
     ];
 }
 const HOST = {
-    cwd: [...NONE, ...TEXTS], workspaceRoot: NONE, pathStyle: NONE, resolvePaths: [...NONE, ...FUNCTIONS],
+    cwd: [...NONE, ...TEXTS], workspaceRoot: NONE, dataDir: NONE, pathStyle: NONE, resolvePaths: [...NONE, ...FUNCTIONS],
 };
 for (const [name, accepted] of Object.entries(HOST)) {
     PARAMETERS[`Runtime.open host.${name}`] = [

@@ -10,13 +10,6 @@ const tasks = async (count = 3) => {
 };
 
 export const cases = {
-    async 'options that this version does not know are refused, not ignored'() {
-        for (const name of ['authorize', 'defaults']) {
-            const error = await fails(() => rc.Runtime.open({ storage: 'memory', [name]: {} }), 'invalid_argument');
-            same(error.data.field, `options.${name}`);
-        }
-    },
-
     async 'a text or file beyond 32 MiB is refused before it is copied'() {
         const long = 'x'.repeat(33 * 1024 * 1024);
         const attempts = [

@@ -26,8 +26,9 @@ export async function world({ session = {}, asks = false, ...options } = {}) {
         /** Everything stored, as text. In memory, everything that can be asked for. */
         async stored() {
             if (persistent) return toText(await dump(name));
-            const { permissions } = runtime;
+            const { permissions, projects, jobs } = runtime;
             const found = [runtime.skills.list(), await permissions.listGroups(), await permissions.listRules()];
+            found.push(await projects.listProjects(), await projects.listTickets(), await jobs.listJobs());
             for (const { id } of await runtime.listSessions({ limit: 500 })) {
                 const opened = await runtime.openSession(id);
                 found.push(opened.header, opened.state, await opened.readMessages({ limit: 1000 }));
