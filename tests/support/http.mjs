@@ -28,7 +28,7 @@ export const client = (url, token = 'all') => async (method, at, body, headers =
 };
 
 function seen(status, headers, text, method) {
-    assert.equal(headers['content-type'], 'application/json');
+    assert.equal(headers['content-type'], 'application/json', `${status} ${text}`);
     assert.equal(headers['cache-control'], 'no-store');
     assert.deepEqual(Object.keys(headers).filter((name) => name.startsWith('access-control')), []);
     assert.equal('allow' in headers, status === 405);
