@@ -14,10 +14,7 @@ const may = (env, request, method) => {
     return token === `Bearer ${env.TOKEN}` || (token === `Bearer ${env.READER}` && method === 'GET');
 };
 
-/** The worker's own, for all of its requests. */
-let opened;
-
-async function open(env) {
+function open(env) {
     const files = virtualHost({ tree: { work: {} }, cwd: '/work' });
     return Runtime.open({
         storage: durableObjects({ sessions: env.SessionObject, shared: env.SharedObject, directory: env.DirectoryObject }),
@@ -36,26 +33,36 @@ async function open(env) {
 }
 
 export default {
-    async fetch(request, env) {
-        const { pathname } = new URL(request.url);
-        const [, session] = /^\/(?:chat|api\/sessions)\/([\w-]+)(?:\/|$)/.exec(pathname) ?? [];
-        if (session !== undefined) return live(env, session).fetch(request);
-        opened ??= open(env).catch((error) => {
-            opened = undefined;
-            throw error;
-        });
-        const runtime = await opened;
-        const [, answered] = /^\/api\/inbox\/approvals\/([\w-]+)\/resolve$/.exec(pathname) ?? [];
-        if (answered !== undefined && may(env, request, request.method)) {
-            // Who does not want to be asked again does not want it there.
-            const asked = (await runtime.approvals.list()).find(({ requestId }) => requestId === answered);
-            if (asked !== undefined) return live(env, asked.sessionId).fetch(request);
-        }
-        return runtime.fetch(request);
+    fetch(request, env) {
+        const [, session] = /^\/(?:chat|api\/sessions)\/([\w-]+)(?:\/|$)/.exec(new URL(request.url).pathname) ?? [];
+        const object = session === undefined ? env.DeskObject.get(env.DeskObject.idFromName('desk')) : live(env, session);
+        return object.fetch(request);
     },
 };
 
 const live = (env, session) => env.ChatObject.get(env.ChatObject.idFromName(session));
+
+/** Answers what is asked of no one session. */
+export class DeskObject {
+    #env;
+    #runtime;
+
+    constructor(state, env) {
+        this.#env = env;
+    }
+
+    async fetch(request) {
+        this.#runtime ??= open(this.#env);
+        const runtime = await this.#runtime;
+        const [, answered] = /^\/api\/inbox\/approvals\/([\w-]+)\/resolve$/.exec(new URL(request.url).pathname) ?? [];
+        if (answered !== undefined && may(this.#env, request, request.method)) {
+            // Who does not want to be asked again does not want it where the session is live.
+            const asked = (await runtime.approvals.list()).find(({ requestId }) => requestId === answered);
+            if (asked !== undefined) return live(this.#env, asked.sessionId).fetch(request);
+        }
+        return runtime.fetch(request);
+    }
+}
 
 /** Where one session is live. */
 export class ChatObject {

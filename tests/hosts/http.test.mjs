@@ -13,7 +13,7 @@ import { client, documented, raw, served } from '../support/http.mjs';
 import { installed, packageFolder } from '../support/project.mjs';
 import { workers } from '../support/workerd.mjs';
 
-const CLASSES = ['ChatObject', 'SessionObject', 'SharedObject', 'DirectoryObject'];
+const CLASSES = ['ChatObject', 'DeskObject', 'SessionObject', 'SharedObject', 'DirectoryObject'];
 const HEAD = "import { Runtime } from 'runcontext';\n";
 /** Whoever has the token may do everything, and what was asked for is kept. */
 const RUNTIME = `${HEAD}

@@ -12,7 +12,7 @@ import { client, served } from '../support/http.mjs';
 import { installed, packageFolder } from '../support/project.mjs';
 import { workers } from '../support/workerd.mjs';
 
-const CLASSES = ['ChatObject', 'SessionObject', 'SharedObject', 'DirectoryObject'];
+const CLASSES = ['ChatObject', 'DeskObject', 'SessionObject', 'SharedObject', 'DirectoryObject'];
 const program = process.env.RUNCONTEXT_SCHEMATHESIS;
 const examples = process.env.RUNCONTEXT_DEEP ? 500 : 25;
 /** What it looks at in every answer. */

@@ -8,7 +8,7 @@ import { client } from '../support/http.mjs';
 import { workers } from '../support/workerd.mjs';
 
 const [CLIENTS, SECONDS] = process.env.RUNCONTEXT_DEEP ? [200, 60] : [20, 6];
-const CLASSES = ['ChatObject', 'SessionObject', 'SharedObject', 'DirectoryObject'];
+const CLASSES = ['ChatObject', 'DeskObject', 'SessionObject', 'SharedObject', 'DirectoryObject'];
 
 /** Megabytes that a process has. */
 async function memory(pid) {
