@@ -25,6 +25,18 @@ pub enum Operation {
     GetSessionRunContext,
     /// A session runs as something else, or as nothing.
     SetSessionRunContext,
+    /// What sessions for a project run as.
+    GetProjectRunContext,
+    /// They run as something else, or a project says nothing about that.
+    SetProjectRunContext,
+    /// The same of a ticket.
+    GetTicketRunContext,
+    /// The same of a ticket.
+    SetTicketRunContext,
+    /// The same of a scheduled job.
+    GetJobRunContext,
+    /// The same of a scheduled job.
+    SetJobRunContext,
     /// Every rule.
     ListRules,
     /// A new rule.
@@ -126,6 +138,12 @@ macro_rules! routes {
 routes! {
     GET "/api/sessions/{id}/run_context" GetSessionRunContext "getSessionRunContext" Nothing -> 200 RunContext;
     POST "/api/sessions/{id}/run_context" SetSessionRunContext "setSessionRunContext" RunContext -> 200 RunContext;
+    GET "/api/projects/{id}/run_context" GetProjectRunContext "getProjectRunContext" Nothing -> 200 RunContext;
+    POST "/api/projects/{id}/run_context" SetProjectRunContext "setProjectRunContext" RunContext -> 200 RunContext;
+    GET "/api/projects/{project_id}/tickets/{ticket_id}/run_context" GetTicketRunContext "getTicketRunContext" Nothing -> 200 RunContext;
+    POST "/api/projects/{project_id}/tickets/{ticket_id}/run_context" SetTicketRunContext "setTicketRunContext" RunContext -> 200 RunContext;
+    GET "/api/jobs/{id}/run_context" GetJobRunContext "getJobRunContext" Nothing -> 200 RunContext;
+    POST "/api/jobs/{id}/run_context" SetJobRunContext "setJobRunContext" RunContext -> 200 RunContext;
     GET "/api/approval/rules" ListRules "listRules" Nothing -> 200 Rules;
     POST "/api/approval/rules" AddRule "addRule" NewRule -> 201 Rule;
     PUT "/api/approval/rules/{id}" UpdateRule "updateRule" RuleChange -> 200 Rule;

@@ -55,6 +55,12 @@ fn the_table_has_the_routes_of_the_contract() {
         [
             "GET /api/sessions/{id}/run_context",
             "POST /api/sessions/{id}/run_context",
+            "GET /api/projects/{id}/run_context",
+            "POST /api/projects/{id}/run_context",
+            "GET /api/projects/{project_id}/tickets/{ticket_id}/run_context",
+            "POST /api/projects/{project_id}/tickets/{ticket_id}/run_context",
+            "GET /api/jobs/{id}/run_context",
+            "POST /api/jobs/{id}/run_context",
             "GET /api/approval/rules",
             "POST /api/approval/rules",
             "PUT /api/approval/rules/{id}",
@@ -76,9 +82,12 @@ fn every_route_is_found_by_its_method_and_its_path_with_ids_decoded() {
         let path = route
             .path
             .replace("{id}", "a%20b%C3%A4")
+            .replace("{project_id}", "p")
+            .replace("{ticket_id}", "t%2D")
             .replace("{request_id}", "~r.-_");
         let ids = match route.path {
             path if path.contains("{id}") => vec!["a bä".to_owned()],
+            path if path.contains("{ticket_id}") => vec!["p".to_owned(), "t-".to_owned()],
             path if path.contains('{') => vec!["~r.-_".to_owned()],
             _ => Vec::new(),
         };

@@ -93,6 +93,20 @@ fn summary(operation: Operation) -> &'static str {
             "Sets what a session runs as, or clears it by null. It is saved, and in force for a session that is open: what is \
              tightened decides the next call, what is loosened the next prompt."
         }
+        Operation::GetProjectRunContext => "What sessions for a project run as; null where it says nothing.",
+        Operation::SetProjectRunContext => {
+            "Sets what sessions for a project run as, or clears it by null. Sessions that were opened stay as they are."
+        }
+        Operation::GetTicketRunContext => {
+            "What sessions for a ticket run as; null where it says nothing, and then its project counts."
+        }
+        Operation::SetTicketRunContext => {
+            "Sets what sessions for a ticket run as, or clears it by null. Sessions that were opened stay as they are."
+        }
+        Operation::GetJobRunContext => "What sessions of a scheduled job run as; null where it says nothing.",
+        Operation::SetJobRunContext => {
+            "Sets what sessions of a scheduled job run as, or clears it by null. Sessions that were opened stay as they are."
+        }
         Operation::ListRules => {
             "Every rule, in the order in which they are looked at. Those with negative ids are built in."
         }

@@ -263,6 +263,24 @@ export interface RuntimeOptions {
 export type HttpOperation =
     | { operation: "getSessionRunContext"; method: "GET"; route: "/api/sessions/{id}/run_context"; id: string }
     | { operation: "setSessionRunContext"; method: "POST"; route: "/api/sessions/{id}/run_context"; id: string }
+    | { operation: "getProjectRunContext"; method: "GET"; route: "/api/projects/{id}/run_context"; id: string }
+    | { operation: "setProjectRunContext"; method: "POST"; route: "/api/projects/{id}/run_context"; id: string }
+    | {
+          operation: "getTicketRunContext";
+          method: "GET";
+          route: "/api/projects/{project_id}/tickets/{ticket_id}/run_context";
+          project_id: string;
+          ticket_id: string;
+      }
+    | {
+          operation: "setTicketRunContext";
+          method: "POST";
+          route: "/api/projects/{project_id}/tickets/{ticket_id}/run_context";
+          project_id: string;
+          ticket_id: string;
+      }
+    | { operation: "getJobRunContext"; method: "GET"; route: "/api/jobs/{id}/run_context"; id: string }
+    | { operation: "setJobRunContext"; method: "POST"; route: "/api/jobs/{id}/run_context"; id: string }
     | { operation: "listRules"; method: "GET"; route: "/api/approval/rules" }
     | { operation: "addRule"; method: "POST"; route: "/api/approval/rules" }
     | { operation: "updateRule"; method: "PUT"; route: "/api/approval/rules/{id}"; id: string }

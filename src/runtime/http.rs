@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::{Answer, FurtherBypass, Runtime};
 use crate::{
     Error, ErrorCode, Result,
-    http::{Asked, Operation},
+    http::{Asked, Body, Operation},
     list::Listed,
     message::MessageData,
     permissions::{DecidedPath, PermissionChange, RowChange},
-    run_context::RunContext,
+    run_context::{RunContext, WorkChange, WorkKind},
     session::{Approval, StoredRunContext, Texts},
     untyped::{FromJson, Reader, ToJson, field_error, one_of, to_object},
 };
@@ -27,6 +27,15 @@ impl<M: MessageData + 'static> Runtime<M> {
         let change = match asked.route.operation {
             Operation::GetSessionRunContext => return self.session_run_context(asked.id()).await,
             Operation::SetSessionRunContext => return self.set_session_run_context(asked.id(), &body).await,
+            Operation::GetProjectRunContext | Operation::SetProjectRunContext => {
+                return self.work_run_context(WorkKind::Project, asked, body).await;
+            }
+            Operation::GetTicketRunContext | Operation::SetTicketRunContext => {
+                return self.work_run_context(WorkKind::Ticket, asked, body).await;
+            }
+            Operation::GetJobRunContext | Operation::SetJobRunContext => {
+                return self.work_run_context(WorkKind::Job, asked, body).await;
+            }
             Operation::ListRules => return Ok(self.permissions().list_rules(None).await?.to_json()),
             Operation::ListGroups => return Ok(self.permissions().list_groups().await?.to_json()),
             Operation::ListApprovals => {
@@ -73,6 +82,22 @@ impl<M: MessageData + 'static> Runtime<M> {
             }
             readable => Ok(readable.to_json()),
         }
+    }
+
+    /// Reads what sessions for a row run as, or sets it where a body came.
+    async fn work_run_context(&self, kind: WorkKind, asked: &Asked, body: Value) -> Result<Value> {
+        let id = asked.id();
+        let project = match asked.ids.as_slice() {
+            [(_, project), _] => Some(project.as_str()),
+            _ => None,
+        };
+        let work = if asked.route.body == Body::Nothing {
+            Some(self.read_work(kind, project, id).await?)
+        } else {
+            let change = WorkChange::SetRunContext(id.to_owned(), body);
+            self.change_work(kind, project, &change).await?
+        };
+        Ok(work.and_then(|work| work.run_context).to_json())
     }
 
     async fn set_session_run_context(self: &Rc<Self>, id: &str, body: &Value) -> Result<Value> {

@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 
 import { Validator } from '@seriousme/openapi-schema-validator';
 
-import { client, documented, raw, served } from '../support/http.mjs';
+import { client, documented, raw, served, WORK, WORKS } from '../support/http.mjs';
 import { installed, packageFolder } from '../support/project.mjs';
 import { workers } from '../support/workerd.mjs';
 
@@ -19,6 +19,7 @@ const HEAD = "import { Runtime } from 'runcontext';\n";
 const RUNTIME = `${HEAD}
 const runtime = await Runtime.open({ storage: 'memory', authorize: async (request) => request.headers.get('authorization') === 'Bearer all' });
 await runtime.createSession({ id: 's', cwd: '/w' });
+${WORK}
 `;
 /** A worker with one runtime for all of its requests. */
 const one = (storage) => `${HEAD}
@@ -28,6 +29,7 @@ const open = async (env) => {
     const runtime = await Runtime.open({ storage: ${storage}, authorize: (request) => request.headers.get('authorization') === 'Bearer all' });
     // On the objects it may be there since an earlier start.
     await runtime.createSession({ id: 's', cwd: '/w' }).catch(({ code }) => code === 'conflict' || Promise.reject(code));
+    ${WORK}
     return runtime;
 };
 export default { fetch: async (request, env) => (await (opened ??= open(env))).fetch(request) };
@@ -40,10 +42,11 @@ before(async () => {
     project = await installed();
     node = await served(project, 'node', RUNTIME);
     const source = await readFile(new URL('../../examples/worker/worker.js', import.meta.url), 'utf8');
-    const all = { worker: source, memory: IN_MEMORY, objects: ON_OBJECTS };
+    const all = { worker: source, memory: IN_MEMORY, objects: ON_OBJECTS, works: WORKS };
     example = await workers(all, { classes: CLASSES, texts: { TOKEN: 'all', READER: 'look' } });
     workerd = await example.start();
     worker = workerd.url('worker');
+    await workerd.ask('works', '/');
 });
 after(async () => {
     await Promise.all([node?.stop(), workerd?.kill()]);
@@ -278,6 +281,37 @@ test('rules and groups are edited, and what cannot be is refused as in JavaScrip
         await is('DELETE', `/api/approval/rules/${id}`, undefined, 204);
         await is('DELETE', `/api/approval/rules/${id}`, undefined, 404, 'not_found');
         for (const id of ['team', 'copy']) await is('DELETE', `/api/permission-groups/${id}`, undefined, 204);
+    });
+});
+
+test('run contexts of projects, tickets and jobs are set, replaced, cleared and read back', async () => {
+    await everywhere(async (ask) => {
+        const whole = (given) => ({ security_group: null, system_prompt: [], allow_fs_writes: [], allow_fs_reads: [], working_directory: null, ...given });
+        const is = async (method, at, body, status, answer) => assert.deepEqual(await ask(method, at, body), { status, body: answer, allow: undefined }, `${method} ${at}`);
+        for (const at of ['/api/projects/p/run_context', '/api/projects/p/tickets/t/run_context', '/api/jobs/j/run_context']) {
+            await is('GET', at, undefined, 200, null);
+            await is('POST', at, { system_prompt: ['One.'], allow_fs_writes: ['logs'] }, 200, whole({ system_prompt: ['One.'], allow_fs_writes: ['logs'] }));
+            await is('GET', at, undefined, 200, whole({ system_prompt: ['One.'], allow_fs_writes: ['logs'] }));
+            await is('POST', at, { working_directory: '/w/other' }, 200, whole({ working_directory: '/w/other' }));
+            await is('GET', at, undefined, 200, whole({ working_directory: '/w/other' }));
+            for (const bad of [{ allow_fs_writes: ['/'] }, { system_prompt: 'x' }, [], '{"security_group":"a","security_group":"b"}']) assert.equal((await ask('POST', at, bad)).status, 400);
+            await is('GET', at, undefined, 200, whole({ working_directory: '/w/other' }));
+            const values = ['one', 'two'].map((name) => whole({ security_group: name, system_prompt: [name] }));
+            await Promise.all(values.map((value) => is('POST', at, value, 200, value)));
+            const { body } = await ask('GET', at);
+            assert.ok(values.some(({ security_group, system_prompt }) => security_group === body.security_group && system_prompt[0] === body.system_prompt[0]));
+            await is('POST', at, null, 200, null);
+            await is('GET', at, undefined, 200, null);
+        }
+        for (const at of ['/api/projects/none/run_context', '/api/projects/none/tickets/t/run_context', '/api/projects/p/tickets/none/run_context', '/api/jobs/none/run_context', '/api/jobs/t/run_context']) {
+            for (const [method, body] of [['GET'], ['POST', null]]) assert.deepEqual((await ask(method, at, body)).body.error.code, 'not_found', at);
+        }
+        // A group that one of them names is in use.
+        assert.equal((await ask('POST', '/api/permission-groups', { id: 'used', name: 'Used' })).status, 201);
+        assert.equal((await ask('POST', '/api/jobs/j/run_context', { security_group: 'used' })).status, 200);
+        assert.equal((await ask('DELETE', '/api/permission-groups/used')).body.error.code, 'group_in_use');
+        assert.equal((await ask('POST', '/api/jobs/j/run_context', null)).status, 200);
+        assert.equal((await ask('DELETE', '/api/permission-groups/used')).status, 204);
     });
 });
 

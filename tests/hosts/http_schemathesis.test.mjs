@@ -8,7 +8,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { client, served } from '../support/http.mjs';
+import { client, served, WORK, WORKS } from '../support/http.mjs';
 import { installed, packageFolder } from '../support/project.mjs';
 import { workers } from '../support/workerd.mjs';
 
@@ -38,6 +38,7 @@ for (let number = 0; number < ${COUNT}; number++) {
     await turn.gate({ toolCallId: 'c', toolName: 'clock', arguments: {} });
     sessions.push(session);
 }
+${WORK}
 `;
 
 let folder;
@@ -58,12 +59,18 @@ async function run(url, methods = ['DELETE', 'GET', 'OPTIONS', 'PATCH', 'POST', 
     // Ids that are there; without them nearly every answer would be that nothing is.
     const known = {
         sessions: inbox.map(({ session_id }) => session_id), groups, rules: rules.map(String), approvals: inbox.map(({ request_id }) => request_id),
+        projects: ['p'], tickets: ['t'], jobs: ['j'],
     };
     const dictionaries = Object.entries(known).map(([name, values]) => `[dictionaries.${name}]\nvalues = ${JSON.stringify(values)}\n`);
+    const ticket = '/api/projects/{project_id}/tickets/{ticket_id}/run_context';
     const bound = [
-        ['/api/sessions/{id}/run_context', 'id', 'sessions'], ['/api/approval/rules/{id}', 'id', 'rules'], ['/api/permission-groups/{id}', 'id', 'groups'],
-        ['/api/permission-groups/{id}/duplicate', 'id', 'groups'], ['/api/inbox/approvals/{request_id}/resolve', 'request_id', 'approvals'],
-    ].map(([at, name, from]) => `[[operations]]\ninclude-path = "${at}"\nparameters = { "path.${name}" = { dictionary = "${from}", probability = 0.7 } }\n`);
+        ['/api/projects/{id}/run_context', { id: 'projects' }], [ticket, { project_id: 'projects', ticket_id: 'tickets' }], ['/api/jobs/{id}/run_context', { id: 'jobs' }],
+        ['/api/sessions/{id}/run_context', { id: 'sessions' }], ['/api/approval/rules/{id}', { id: 'rules' }], ['/api/permission-groups/{id}', { id: 'groups' }],
+        ['/api/permission-groups/{id}/duplicate', { id: 'groups' }], ['/api/inbox/approvals/{request_id}/resolve', { request_id: 'approvals' }],
+    ].map(([at, ids]) => {
+        const values = Object.entries(ids).map(([name, from]) => `"path.${name}" = { dictionary = "${from}", probability = 0.8 }`);
+        return `[[operations]]\ninclude-path = "${at}"\nparameters = { ${values.join(', ')} }\n`;
+    });
     const config = path.join(folder, 'schemathesis.toml');
     const others = `[phases.coverage]\nunexpected-methods = ${JSON.stringify(methods)}\n`;
     await writeFile(config, [...dictionaries, ...bound, others].join('\n'));
@@ -114,11 +121,12 @@ test('on Node every answer is as described, and every operation has one that wen
 
 test('on the worker every answer is as described, and every operation has one that went well', { skip }, async (context) => {
     const source = await readFile(new URL('../../examples/worker/worker.js', import.meta.url), 'utf8');
-    const made = await workers({ worker: source }, { classes: CLASSES, texts: { TOKEN: 'all', READER: 'look' } });
+    const made = await workers({ worker: source, works: WORKS }, { classes: CLASSES, texts: { TOKEN: 'all', READER: 'look' } });
     const workerd = await made.start();
     const url = workerd.url('worker');
     const stop = new AbortController();
     try {
+        await workerd.ask('works', '/');
         // Each waits for an answer in its turn.
         const turns = upTo(COUNT).map(async (number) => {
             const asks = { method: 'POST', body: 'call clock {}', headers: { authorization: 'Bearer all' }, signal: stop.signal };

@@ -66,6 +66,27 @@ export function raw(url, request) {
     });
 }
 
+/** Code that makes a project `p`, its ticket `t` and a job `j`, where they are not there since an earlier start. */
+export const WORK = `
+const there = ({ code }) => code === 'conflict' || Promise.reject(code);
+await runtime.projects.createProject({ id: 'p', name: 'P', path: '/w/p' }).catch(there);
+await runtime.projects.createTicket({ id: 't', project_id: 'p', title: 'T' }).catch(there);
+await runtime.jobs.createJob({ id: 'j', name: 'J' }).catch(there);
+`;
+
+/** A worker that does so on the objects of `examples/worker`. */
+export const WORKS = `
+import { Runtime } from 'runcontext';
+import { durableObjects } from 'runcontext/storage/durable-objects';
+export default {
+    async fetch(request, env) {
+        const runtime = await Runtime.open({ storage: durableObjects({ sessions: env.SessionObject, shared: env.SharedObject, directory: env.DirectoryObject }) });
+        ${WORK}
+        return Response.json(null);
+    },
+};
+`;
+
 /** The blocks of the README's part about HTTP: the runtime, and the servers for Node, Deno and Bun. */
 export async function documented() {
     const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
