@@ -10,8 +10,8 @@ export { DirectoryObject, SessionObject, SharedObject } from 'runcontext/storage
 
 /** A token that may do everything, and one that may look. Yours asks whoever knows your users. */
 const may = (env, request, method) => {
-    const token = request.headers.get('authorization');
-    return token === `Bearer ${env.TOKEN}` || (token === `Bearer ${env.READER}` && method === 'GET');
+    const [, token] = /^Bearer (.+)$/.exec(request.headers.get('authorization') ?? '') ?? [];
+    return token !== undefined && (token === env.TOKEN || (token === env.READER && method === 'GET'));
 };
 
 function open(env) {
@@ -42,44 +42,46 @@ export default {
 
 const live = (env, session) => env.ChatObject.get(env.ChatObject.idFromName(session));
 
-/** Answers what is asked of no one session. */
-export class DeskObject {
-    #env;
-    #runtime;
+/** An object with a runtime. One that cannot be opened is tried again. */
+class WithRuntime {
+    #opened;
 
     constructor(state, env) {
-        this.#env = env;
+        this.env = env;
     }
 
+    runtime() {
+        this.#opened ??= open(this.env).catch((error) => {
+            this.#opened = undefined;
+            throw error;
+        });
+        return this.#opened;
+    }
+}
+
+/** Answers what is asked of no one session. */
+export class DeskObject extends WithRuntime {
     async fetch(request) {
-        this.#runtime ??= open(this.#env);
-        const runtime = await this.#runtime;
+        const runtime = await this.runtime();
         const [, answered] = /^\/api\/inbox\/approvals\/([\w-]+)\/resolve$/.exec(new URL(request.url).pathname) ?? [];
-        if (answered !== undefined && may(this.#env, request, request.method)) {
+        if (answered !== undefined && may(this.env, request, request.method)) {
             // Who does not want to be asked again does not want it where the session is live.
             const asked = (await runtime.approvals.list()).find(({ requestId }) => requestId === answered);
-            if (asked !== undefined) return live(this.#env, asked.sessionId).fetch(request);
+            if (asked !== undefined) return live(this.env, asked.sessionId).fetch(request);
         }
         return runtime.fetch(request);
     }
 }
 
 /** Where one session is live. */
-export class ChatObject {
-    #env;
-    #runtime;
+export class ChatObject extends WithRuntime {
     #session;
 
-    constructor(state, env) {
-        this.#env = env;
-    }
-
     async fetch(request) {
-        this.#runtime ??= open(this.#env);
-        const runtime = await this.#runtime;
+        const runtime = await this.runtime();
         const [, id] = /^\/chat\/([\w-]+)$/.exec(new URL(request.url).pathname) ?? [];
         if (id === undefined) return runtime.fetch(request);
-        if (!may(this.#env, request, request.method)) return new Response(null, { status: 403 });
+        if (!may(this.env, request, request.method)) return new Response(null, { status: 403 });
         if (request.method !== 'POST') return new Response(null, { status: 405, headers: { allow: 'POST' } });
         // It stays open: what a person does not want to be asked about is kept nowhere else.
         this.#session ??= await runtime.openSession(id).catch((error) => {
