@@ -28,11 +28,22 @@ function isTag(value) {
 /** What was stored, frozen all the way down. */
 function decoded(bytes) {
     try {
-        if (isBytes(bytes)) return untagged(JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)));
+        if (isBytes(bytes)) return untagged(parsed(bytes));
     } catch {
         // Told below, as for what is no bytes at all.
     }
     throw UNREADABLE;
+}
+
+const parsed = (bytes) => JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes));
+
+/** A record that has nothing beyond JSON, as its text: one text crosses faster than every value in it. */
+function jsonText(bytes) {
+    try {
+        return isBytes(bytes) ? JSON.stringify(parsed(bytes)) : null;
+    } catch {
+        return null;
+    }
 }
 
 /** Of what JSON text said, which is nobody else's. */
@@ -95,11 +106,13 @@ function session(answer) {
         else set(settings, name, value);
     }
     const values = (name) => list(answer[name], (value) => decodedAlone(value));
-    return {
+    const record = {
         ...decodedAlone(answer.header), id: '', ...flat(answer, 'updatedAt', 'messageCount'), counters: counters(answer.counters),
-        settings: { ...settings, ...flat(answer, 'origin') }, unreadable, outlines: values('outlines'),
-        snapshots: values('snapshots'), checkpoints: values('checkpoints'), compactions: values('compactions'),
-        approvals: approvals(answer),
+        settings: { ...settings, ...flat(answer, 'origin') },
+    };
+    return {
+        record, unreadable, outlines: list(answer.outlines, jsonText), snapshots: values('snapshots'),
+        checkpoints: values('checkpoints'), compactions: values('compactions'), approvals: approvals(answer),
     };
 }
 

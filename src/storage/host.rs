@@ -24,6 +24,7 @@ use super::{
     StorageListener, StoredApproval, StoredSession,
     apply::{after, begin, check_session},
     damaged,
+    indexed_db::packs,
     kept::Kept,
     keys, known_store,
 };
@@ -352,8 +353,9 @@ impl Session {
             return Ok(None);
         }
         let mut kept = Kept::default();
-        let read = SessionRecord::from_json(&json_of(answer), "record");
-        let mut record = kept.record(read, answer)?;
+        let found = field(answer, "record");
+        let read = SessionRecord::from_json(&json_of(&found), "record");
+        let mut record = kept.record(read, &found)?;
         record.id = self.id.clone();
         for name in items(&field(answer, "unreadable")) {
             let text = format!(
@@ -370,8 +372,8 @@ impl Session {
                 .map(|(at, record)| (Some(at as f64), json_of(&record)))
                 .listed()
         };
-        let packs = placed("outlines").into_iter();
-        let packs = packs.map(|(at, pack)| (at, FromJson::from_json(&pack, "record")));
+        let packs = items(&field(answer, "outlines")).into_iter().enumerate();
+        let packs = packs.map(|(at, pack)| (Some(at as f64), packs::read(&pack)));
         Ok(Some(StoredSession {
             record,
             outlines: kept.outlines(packs.listed()),

@@ -6,7 +6,7 @@
 mod connection;
 mod database;
 mod failure;
-mod packs;
+pub(super) mod packs;
 mod records;
 mod room;
 mod schema;
