@@ -286,7 +286,7 @@ pub(crate) fn counts(lengths: [usize; 3]) -> Value {
 
 impl StoredSession {
     /// Lists that are shorter or longer than the session says, and show nothing else of it: they may have been emptied. And summaries
-    /// of more than there is.
+    /// and checkpoints of more than there is.
     pub fn miscounted(&self) -> Vec<Damage> {
         let counts = self.record.settings.get(COUNTS).and_then(Value::as_array);
         let lists = [
@@ -302,19 +302,20 @@ impl StoredSession {
                 miscounted.push(Damage::new(store, None, text));
             }
         }
-        let ends = self.record.message_count;
-        let compactions = self.compactions.iter().zip(0..);
-        miscounted.extend(
-            compactions
-                .filter(|(compaction, _)| !compaction.is_within(ends))
-                .map(|(_, at)| {
-                    Damage::new(
-                        keys::COMPACTIONS,
-                        Some(at),
-                        "it keeps messages that are not there",
-                    )
-                }),
-        );
+        let outlined = u32::try_from(self.outlines.len()).unwrap_or(u32::MAX);
+        let ends = self.record.message_count.max(outlined);
+        for (compaction, at) in self.compactions.iter().zip(0..) {
+            if !compaction.is_within(ends) {
+                let text = "it keeps messages that are not there";
+                miscounted.push(Damage::new(keys::COMPACTIONS, Some(at), text));
+            }
+        }
+        for (checkpoint, at) in self.checkpoints.iter().zip(0..) {
+            if checkpoint.message_count > ends {
+                let text = "it is of messages that are not there";
+                miscounted.push(Damage::new(keys::CHECKPOINTS, Some(at), text));
+            }
+        }
         miscounted
     }
 

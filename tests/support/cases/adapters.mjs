@@ -947,6 +947,10 @@ const DAMAGE = {
     'outlines that cannot be decoded': { answers: replaced('outlines', 0, bytes('{')), reported: [['message_outlines', 0], ['message_outlines']] },
     'a snapshot that cannot be read': { answers: replaced('snapshots', 0, bytes('{"userTurn":"x"}')), reported: [['runtime_contexts', 0]], snapshots: 1 },
     'a checkpoint that cannot be read': { answers: replaced('checkpoints', 0, bytes('{"sections":5}')), reported: [['system_prompt_checkpoints', 0]] },
+    'a checkpoint of messages that are not there': {
+        answers: loaded((stored) => ({ ...stored, checkpoints: stored.checkpoints.with(0, bytes(JSON.stringify({ ...JSON.parse(text(stored.checkpoints[0])), messageCount: 99 }))) })),
+        reported: [['system_prompt_checkpoints', 0]],
+    },
     'checkpoints that were all taken away': { answers: loaded((stored) => ({ ...stored, checkpoints: [] })), reported: [['system_prompt_checkpoints']] },
     'a compaction that cannot be read': { answers: loaded((stored) => ({ ...stored, compactions: [bytes('{"id":5}')] })), reported: [['compactions', 0]] },
     'an approval that cannot be read, though it says that it was approved': {
