@@ -35,7 +35,21 @@ export function newProfile() {
  * @param {string} [options.profile] folder of the profile; without one a new profile is made and removed at the end
  * @param {string[]} [options.args] further arguments
  */
-export async function launch({ profile, args = [] } = {}) {
+export async function launch(options = {}) {
+    try {
+        return await start(options);
+    } catch (error) {
+        // Seen once in hundreds of starts on a profile whose browser was killed: it hangs before it opens anything. A person starts
+        // it again.
+        if (error.message !== SILENT) throw error;
+        console.log(`${SILENT}; it is started again`);
+        return await start(options);
+    }
+}
+
+const SILENT = 'Chromium did not listen within a minute';
+
+async function start({ profile, args = [] }) {
     const binary = process.env.RUNCONTEXT_CHROMIUM ?? 'chromium';
     const folder = profile ?? (await newProfile());
     const portFile = path.join(folder, 'DevToolsActivePort');
@@ -49,6 +63,14 @@ export async function launch({ profile, args = [] } = {}) {
     const end = async () => {
         await exited;
         if (profile === undefined) await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+    };
+    /** Kills all of its processes, as when the machine goes down; once it resolves, none of them runs. */
+    const kill = async () => {
+        const family = child.pid === undefined ? [] : await descendants(child.pid);
+        child.kill('SIGKILL');
+        for (const pid of family) killProcess(pid);
+        await end();
+        for (const pid of family) await gone(pid);
     };
     try {
         const port = await debuggingPort(portFile, child);
@@ -71,17 +93,10 @@ export async function launch({ profile, args = [] } = {}) {
                 child.kill('SIGKILL');
                 await end();
             },
-            /** Kills all of its processes, as when the machine goes down; once it resolves, none of them runs. */
-            async kill() {
-                const family = await descendants(child.pid);
-                for (const pid of [child.pid, ...family]) killProcess(pid);
-                await end();
-                for (const pid of family) await gone(pid);
-            },
+            kill,
         };
     } catch (error) {
-        child.kill('SIGKILL');
-        await end();
+        await kill();
         throw error;
     }
 }
@@ -94,7 +109,7 @@ async function debuggingPort(file, child) {
         if (port > 0) return port;
         await sleep(50);
     }
-    throw new Error('Chromium did not listen within a minute');
+    throw new Error(SILENT);
 }
 
 function killProcess(pid) {
