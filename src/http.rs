@@ -230,11 +230,17 @@ impl Asked {
     /// # Errors
     /// An [`Answer`], 415.
     pub fn check_type(&self, content_type: Option<&str>) -> Result<(), Answer> {
-        let essence = content_type.unwrap_or_default().split(';').next();
-        if essence.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
+        let told = content_type.unwrap_or_default().to_ascii_lowercase();
+        let essence = told.split(';').next();
+        let is_json = essence.is_some_and(|it| it.trim() == "application/json");
+        let is_utf_8 = match split_at_text(&told, "charset=") {
+            Some((_, charset)) => charset.starts_with("utf-8") || charset.starts_with("\"utf-8\""),
+            None => true,
+        };
+        if is_json && is_utf_8 {
             return Ok(());
         }
-        let text = "the body must be JSON; send it with the content type `application/json`";
+        let text = "the body must be JSON in UTF-8; send it with the content type `application/json`";
         Err(Answer::refusing(415, &Error::invalid(text)))
     }
 
@@ -294,16 +300,48 @@ pub fn take(body: &mut Vec<u8>, part: &[u8]) -> Result<(), Answer> {
 pub fn read_body<M: MessageView>(body: Vec<u8>, texts: &Texts<M>) -> Result<Value> {
     let wrong = |problem: &str| field_error("body", problem);
     let text = String::from_utf8(body).map_err(|_| wrong("is not UTF-8; send it as UTF-8"))?;
+    let number = |number: &str| (texts.read)(number, false).map(|(number, _)| number.number_text());
+    let looked = look(&text, &number).map_err(|number| {
+        let number = number.get(..64).unwrap_or(number);
+        wrong(&format!(
+            "holds the number `{number}`, which a double does not hold; write it as text"
+        ))
+    })?;
     let read = (texts.read)(&text, false).filter(|(value, _)| value.is_json());
     let (value, members) = read.ok_or_else(|| {
         wrong("is no JSON text, holds half of a surrogate pair, or is nested deeper than 128 levels")
     })?;
     // Who reads it another way would see the other one of two.
-    match look(&text, &|number| Some(number.to_owned())) {
-        Ok(looked) if looked.members == members => Ok((texts.value)(&value)),
-        Ok(_) => Err(wrong("names a member of an object twice; name it once")),
-        Err(_) => Err(wrong("holds the number `-0`; write 0")),
+    if looked.members != members {
+        return Err(wrong("names a member of an object twice; name it once"));
     }
+    let value = (texts.value)(&value);
+    match prototype_name(&value) {
+        Some(name) => Err(wrong(&format!(
+            "has a member `{name}`, which is a name of JavaScript's own; leave it out"
+        ))),
+        None => Ok(value),
+    }
+}
+
+/// A name in it that leads to a prototype, for whoever is careless.
+fn prototype_name(value: &Value) -> Option<&str> {
+    for item in value.as_array().into_iter().flatten() {
+        let found = prototype_name(item);
+        if found.is_some() {
+            return found;
+        }
+    }
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        if matches!(name.as_str(), "__proto__" | "constructor" | "prototype") {
+            return Some(name);
+        }
+        let found = prototype_name(inner);
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
 }
 
 /// What goes back.

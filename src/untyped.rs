@@ -201,6 +201,19 @@ impl<'a> Reader<'a> {
         others
     }
 
+    /// Refuses every member but these.
+    pub(crate) fn no_others(&mut self, names: &[&str]) {
+        for key in self.object.into_iter().flat_map(Map::keys) {
+            if !names.contains(&key.as_str()) {
+                let problem = format!(
+                    "is no member here; leave it out, or write one of `{}`",
+                    joined(names, "`, `")
+                );
+                self.taken::<()>(Err(field_error(&join(self.path, key), &problem)));
+            }
+        }
+    }
+
     /// What was read in another way.
     pub(crate) fn taken<T: Default>(&mut self, read: Result<T>) -> T {
         read.unwrap_or_else(|error| {

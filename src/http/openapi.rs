@@ -180,8 +180,8 @@ fn object(members: &[(&str, Value)]) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-/// An object that is answered: it has no other members.
-fn answered(members: &[(&str, Value)]) -> Value {
+/// An object that has no other members.
+fn closed(members: &[(&str, Value)]) -> Value {
     with(object(members), "additionalProperties", Value::from(false))
 }
 
@@ -219,7 +219,7 @@ fn schemas() -> Value {
             schema.clone(),
         ));
     }
-    let path = answered(&[
+    let path = closed(&[
         (
             "argument",
             json!({ "type": "string", "description": "Where in the arguments, as a JSON pointer." }),
@@ -238,13 +238,13 @@ fn schemas() -> Value {
             ("allow_fs_reads?", texts),
             ("working_directory?", maybe.clone()),
         ]),
-        "Rule": answered(&stored),
+        "Rule": closed(&stored),
         "NewRule": object(&rule),
         "RuleChange": with(object(&rule), "required", json!([])),
-        "Group": answered(&[("id", group_id.clone()), ("name", visible.clone()), ("description", maybe.clone())]),
+        "Group": closed(&[("id", group_id.clone()), ("name", visible.clone()), ("description", maybe.clone())]),
         "NewGroup": object(&[("id", group_id), ("name", visible.clone()), ("description?", maybe.clone())]),
         "GroupChange": object(&[("name", visible), ("description?", maybe.clone())]),
-        "PendingApproval": answered(&[
+        "PendingApproval": closed(&[
             ("request_id", text.clone()),
             ("session_id", text.clone()),
             ("tool_call_id", text.clone()),
@@ -262,7 +262,7 @@ fn schemas() -> Value {
             ("message", text.clone()),
             ("status", json!({ "const": "pending" })),
         ]),
-        "Decision": object(&[
+        "Decision": closed(&[
             ("action", json!({ "enum": ["approve", "reject"] })),
             ("note?", maybe.clone()),
             (
@@ -275,12 +275,12 @@ fn schemas() -> Value {
             ),
             ("bypass_scope?", json!({ "enum": ["all", "category", "mcp_server", null] })),
         ]),
-        "Resolved": answered(&[
+        "Resolved": closed(&[
             ("request_id", text.clone()),
             ("outcome", json!({ "enum": ["approved", "rejected", "cancelled", "superseded"] })),
             ("note", maybe.clone()),
             ("message", maybe),
         ]),
-        "Refused": answered(&[("error", object(&[("code", json!({ "enum": codes })), ("message", text)]))]),
+        "Refused": closed(&[("error", object(&[("code", json!({ "enum": codes })), ("message", text)]))]),
     })
 }

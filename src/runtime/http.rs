@@ -125,7 +125,7 @@ fn rule_id(text: &str) -> Result<i64> {
 /// `{ action, note?, bypass_secs?, bypass_scope? }`.
 fn decision(body: &Value) -> Result<(Answer, Option<FurtherBypass>)> {
     let mut given = Reader::new(body, "decision");
-    given.no_misspelt(&["action", "note", "bypass_secs", "bypass_scope"]);
+    given.no_others(&["action", "note", "bypass_secs", "bypass_scope"]);
     let note: Option<String> = given.read("note");
     let scope: Option<String> = given.read("bypass_scope");
     let seconds: Option<f64> = given.read("bypass_secs");
@@ -136,8 +136,13 @@ fn decision(body: &Value) -> Result<(Answer, Option<FurtherBypass>)> {
         let scopes = ["all", "category", "mcp_server"].map(|scope| (scope, true));
         given.taken(one_of(scope, "decision.bypass_scope", &scopes));
     }
-    if seconds.is_some_and(|seconds| seconds < 0.0) {
-        let problem = "must be a number of seconds, or 0 for until a restart";
+    let problem = match seconds {
+        Some(seconds) if seconds < 0.0 => Some("must be a number of seconds, or 0 for until a restart"),
+        Some(_) if !approves => Some("goes with `approve` alone"),
+        None if scope.is_some() => Some("is needed beside `bypass_scope`"),
+        _ => None,
+    };
+    if let Some(problem) = problem {
         given.taken::<()>(Err(field_error("decision.bypass_secs", problem)));
     }
     given.finish((

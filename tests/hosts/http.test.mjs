@@ -237,18 +237,32 @@ test('a body that is not what it says, or too much, is refused and has no effect
         assert.equal(await status(`${' '.repeat(1024 * 1024 - 4)}null`), 200);
         assert.deepEqual((await ask('GET', at)).body, null);
         assert.equal((await ask('POST', at, { system_prompt: ['Stay.'] })).status, 200);
-        // Names of prototypes are names like others.
+        // Names of prototypes are refused, wherever they stand.
         for (const [path, body] of [['/api/permission-groups', '{"__proto__":{"id":"p","name":"P"},"constructor":{"prototype":{"name":"P"}}}'], ['/api/approval/rules', '{"__proto__":{"action":"allow","tool_pattern":"*"}}']]) {
             assert.equal((await ask('POST', path, body)).status, 400);
         }
-        assert.equal(await status('{"__proto__":{"working_directory":"/elsewhere"},"constructor":{"prototype":{"polluted":true}},"system_prompt":["Stay."]}'), 200);
-        assert.equal((await ask('GET', at)).body.working_directory, null);
+        for (const name of ['__proto__', 'constructor', 'prototype']) {
+            assert.equal(await status(`{"${name}":{"working_directory":"/elsewhere"},"system_prompt":["Go."]}`), 400, name);
+            assert.equal(await status(`{"system_prompt":["Go."],"more":[{"${name}":{"polluted":true}}]}`), 400, name);
+        }
+        assert.deepEqual([(await ask('GET', at)).body.working_directory, (await ask('GET', at)).body.system_prompt], [null, ['Stay.']]);
         for (const id of ['__proto__', 'constructor', 'prototype', 'toString']) {
             assert.equal((await ask('GET', `/api/sessions/${id}/run_context`)).status, 404, id);
             assert.equal((await ask('PUT', `/api/permission-groups/${id}`, { name: 'N' })).status, 404, id);
             assert.equal((await ask('DELETE', `/api/approval/rules/${id}`)).status, 404, id);
         }
     });
+});
+
+test('what the README serves on Node takes its path from the request line, whatever `Host` says', async () => {
+    const status = (target, host) => raw(node.url, `GET ${target} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\nAuthorization: Bearer all\r\n\r\n`);
+    for (const host of ['a', 'a/api/inbox?', 'a/api/inbox#', 'b@a', 'a\\api']) {
+        assert.equal(await status('/api/inbox', host), 200, host);
+        assert.equal(await status('/api/nothing', host), 404, host);
+    }
+    for (const target of ['@a/api/inbox', 'http://a/api/inbox', '//a/api/inbox', 'a/api/inbox']) {
+        assert.ok([400, 404].includes(await status(target, 'a')), target);
+    }
 });
 
 test('rules and groups are edited, and what cannot be is refused as in JavaScript', async () => {
@@ -407,7 +421,7 @@ test('an approval is listed, resolved with a bypass, and gone, and nobody is ask
     });
     assert.ok(Math.abs(Date.parse(pending.created_at) - Date.now()) < 60_000);
     const at = `/api/inbox/approvals/${requestId}/resolve`;
-    for (const bad of [{}, { action: 'maybe' }, { action: 'approve', bypass_secs: -1 }, { action: 'approve', bypass_secs: '60' }, { action: 'approve', bypass_scope: 'tool' }, { action: 'approve', note: 1 }, null, []]) {
+    for (const bad of [{}, { action: 'maybe' }, { action: 'approve', bypass_secs: -1 }, { action: 'approve', bypass_secs: '60' }, { action: 'approve', bypass_scope: 'tool' }, { action: 'approve', note: 1 }, { action: 'approve', bypas_secs: 0 }, { action: 'approve', more: 1 }, { action: 'approve', bypass_scope: 'all' }, { action: 'reject', bypass_secs: 5 }, null, []]) {
         assert.equal((await ask('POST', at, bad)).status, 400, JSON.stringify(bad));
     }
     assert.deepEqual((await ask('POST', at, { action: 'approve', bypass_secs: 0, bypass_scope: 'category' })).body, { request_id: requestId, outcome: 'approved', note: null, message: null });
