@@ -68,6 +68,10 @@ pub trait World {
     fn a_while(&self) -> LocalFuture<'static, ()> {
         Box::pin(std::future::pending())
     }
+    /// Waits until a signal fires, which another request of a server may do.
+    fn fired(&self, signal: Signal) -> LocalFuture<'static, ()> {
+        Box::pin(async move { signal.fired().await })
+    }
     /// Runs a future to its end in the background.
     fn spawn(&self, future: LocalFuture<'static, ()>);
 }
@@ -270,6 +274,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             &parts.protected,
             listeners.clone(),
             parts.tabs.clone(),
+            parts.world.clone(),
         );
         // Where it fails it is tried again when somebody asks, and said then: conversations can be read all the same.
         let policy = match permissions.in_force().await {
@@ -277,7 +282,7 @@ impl<M: MessageData + 'static> Runtime<M> {
             Err(_) => Rc::new(Policy::compile(Vec::new(), None, parts.fold)?),
         };
         let runtime = Rc::new(Self {
-            skills: skills::Skills::new(parts.skills.clone(), stored),
+            skills: skills::Skills::new(parts.skills.clone(), stored, parts.world.clone()),
             parts,
             policy: RefCell::new(policy),
             surroundings,

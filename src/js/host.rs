@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use js_sys::{Date, Function};
+use js_sys::{Date, Function, Promise};
 use wasm_bindgen::{
     closure::Closure,
     prelude::{JsValue, wasm_bindgen},
 };
-use wasm_bindgen_futures::spawn_local;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 
 use super::{
     foreign::{self, Foreign},
@@ -143,6 +143,16 @@ impl World for JsWorld {
             let _timer = Timer::new(A_WHILE, &over);
             over.fired().await;
         })
+    }
+
+    /// On workerd the context of the request that fires it ends with that one, and takes with it whatever went on there: so this waits
+    /// for a promise of its own, behind which workerd goes on where it was made.
+    fn fired(&self, signal: Signal) -> LocalFuture<'static, ()> {
+        let promise = Promise::new(&mut |resolve, _| {
+            signal.on_fire(move || drop(resolve.call0(&JsValue::UNDEFINED)));
+        });
+        let fired = JsFuture::from(promise);
+        Box::pin(async move { drop(fired.await) })
     }
 
     fn spawn(&self, future: LocalFuture<'static, ()>) {

@@ -6,7 +6,7 @@
 use std::{cell::RefCell, fmt, rc::Rc};
 
 use super::{
-    Listeners, RuntimeEvent, Tabs,
+    Listeners, RuntimeEvent, Tabs, World,
     signal::{OneAtATime, Turn},
 };
 use crate::{
@@ -54,6 +54,7 @@ impl PermissionStore {
         protected: &[String],
         listeners: Rc<Listeners<RuntimeEvent>>,
         tabs: Option<Rc<dyn Tabs>>,
+        world: Rc<dyn World>,
     ) -> Self {
         Self {
             storage,
@@ -62,7 +63,7 @@ impl PermissionStore {
             listeners,
             tabs,
             read: RefCell::default(),
-            changing: OneAtATime::default(),
+            changing: OneAtATime::new(world),
         }
     }
 

@@ -226,7 +226,7 @@ impl<M: MessageData + 'static> Session<M> {
             runtime: runtime.clone(),
             machine: RefCell::new(machine),
             storage,
-            saving: OneAtATime::default(),
+            saving: OneAtATime::new(runtime.parts.world.clone()),
             hurry: RefCell::default(),
             running: RefCell::default(),
             answers: RefCell::default(),

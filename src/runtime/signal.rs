@@ -9,10 +9,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-#[cfg(target_family = "wasm")]
-use wasm_bindgen::JsValue;
-#[cfg(target_family = "wasm")]
-use wasm_bindgen_futures::JsFuture;
+use super::World;
 
 /// What runs when a signal fires.
 type Hook = Box<dyn FnOnce()>;
@@ -98,20 +95,6 @@ impl Signal {
         .await;
     }
 
-    /// The same where another request may be what fires it. On workerd that one's context ends with it, and takes with it whatever
-    /// went on there: so this waits for a promise of its own, behind which workerd goes on where it was made.
-    async fn fired_elsewhere(&self) {
-        #[cfg(target_family = "wasm")]
-        {
-            let promise = js_sys::Promise::new(&mut |resolve, _| {
-                self.on_fire(move || drop(resolve.call0(&JsValue::UNDEFINED)));
-            });
-            drop(JsFuture::from(promise).await);
-        }
-        #[cfg(not(target_family = "wasm"))]
-        self.fired().await;
-    }
-
     /// The future's output, or nothing where the signal fires first. An output that is there when the signal fires
     /// is taken; once it has fired, what the future would still bring is not waited for.
     pub fn unless_fired<T>(&self, future: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
@@ -132,30 +115,39 @@ pub(super) async fn unless<T>(over: impl Future<Output = ()>, future: impl Futur
 }
 
 /// Lets one through at a time, in the order in which they come.
-#[derive(Debug, Default)]
-pub(super) struct OneAtATime(RefCell<Option<Signal>>);
+pub(super) struct OneAtATime {
+    world: Rc<dyn World>,
+    /// The end of the turn that is.
+    over: RefCell<Option<Signal>>,
+}
 
 /// Whose turn it is; over when it is dropped.
-#[derive(Debug)]
 pub(super) struct Turn<'a>(&'a OneAtATime);
 
 impl OneAtATime {
+    pub(super) fn new(world: Rc<dyn World>) -> Self {
+        Self {
+            world,
+            over: RefCell::default(),
+        }
+    }
+
     pub(super) async fn turn(&self) -> Turn<'_> {
         loop {
-            let other = self.0.borrow().clone();
+            let other = self.over.borrow().clone();
             match other {
-                Some(over) => over.fired_elsewhere().await,
+                Some(over) => self.world.fired(over).await,
                 None => break,
             }
         }
-        *self.0.borrow_mut() = Some(Signal::default());
+        *self.over.borrow_mut() = Some(Signal::default());
         Turn(self)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let over = self.0.0.take();
+        let over = self.0.over.take();
         if let Some(over) = over {
             over.fire();
         }

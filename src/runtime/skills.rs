@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Listener, Runtime, RuntimeEvent, Signal, signal::OneAtATime};
+use super::{Listener, Runtime, RuntimeEvent, Signal, World, signal::OneAtATime};
 use crate::{
     Error, ErrorCode, Result,
     context::LoadedSkill,
@@ -127,14 +127,14 @@ pub(super) struct Skills {
 }
 
 impl Skills {
-    pub(super) fn new(options: SkillOptions, stored: Stored) -> Self {
+    pub(super) fn new(options: SkillOptions, stored: Stored, world: Rc<dyn World>) -> Self {
         let mut catalog = options.scope_order.map(Catalog::new).unwrap_or_default();
         stored.show(&mut catalog);
         Self {
             catalog: RefCell::new(catalog),
             token_cap: options.token_cap,
             sources: RefCell::default(),
-            storing: OneAtATime::default(),
+            storing: OneAtATime::new(world),
             readings: Cell::new(0),
         }
     }
